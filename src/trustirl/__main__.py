@@ -1,0 +1,5 @@
+"""`python -m trustirl`."""
+
+from trustirl.cli import main
+
+main()

@@ -1,0 +1,46 @@
+"""MCE: maximum causal entropy IRL (Ziebart 2010), solved to its optimum.
+
+The dual of matching the expert's occupancy: maximise ell(r) = <rho_E, r> - f(r), concave for tables and linear
+rewards, whose gradient is rho_E - rho_pi. L-BFGS with a line search on the exact ell; no trust region.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import optax
+from jaxtyping import Array, Float, PyTree
+
+from trustirl.core.measure import expect
+from trustirl.core.records import Algorithm, ExactSolver
+from trustirl.core.types import IrlState, Metrics, RewardData
+from trustirl.irl.compose import explicit
+
+
+@dataclass(frozen=True)
+class MceConfig:
+    """Settings of the dual ascent."""
+
+    memory: int = 10
+    """Past gradients that L-BFGS remembers."""
+
+
+def mce(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: MceConfig) -> Algorithm:
+    """Put the algorithm together for a known MDP and a class of rewards."""
+    optimizer = optax.lbfgs(memory_size=config.memory)
+
+    def update_reward(state: IrlState, data: RewardData, _key: Array) -> tuple[IrlState, Metrics]:
+        parameters, static = eqx.partition(state.reward, eqx.is_inexact_array)
+
+        def loss(parameters: PyTree) -> Float[Array, ""]:  # -ell, Equation 5a
+            reward = eqx.combine(parameters, static)
+            return solver.optimal_value(reward) - solver.mdp.mass * expect(reward, data.demo)
+
+        value, gradient = optax.value_and_grad_from_state(loss)(parameters, state=state.optimizer)
+        updates, optimizer_state = optimizer.update(
+            gradient, state.optimizer, parameters, value=value, grad=gradient, value_fn=loss
+        )
+        reward = eqx.combine(optax.apply_updates(parameters, updates), static)
+        return replace(state, reward=reward, optimizer=optimizer_state), {"loss": value}
+
+    return explicit(solver, make_reward, optimizer, update_reward)

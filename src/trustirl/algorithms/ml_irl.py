@@ -1,0 +1,46 @@
+"""ML-IRL: maximum likelihood inverse reinforcement learning (Zeng et al. 2022; the paper's Algorithm 2).
+
+Ascend ell(theta) = J(pi_E, r) - J(pi_theta, r) along its gradient (Equation 6a) with a decaying step.
+Line 3, the policy step, is the solver's; line 4, the reward step, is `update_reward`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jaxtyping import Array, Float, PyTree
+
+from trustirl.core.descend import decaying_adam, descend
+from trustirl.core.measure import Draw, Reward, whole
+from trustirl.core.records import Algorithm, ExactSolver, Solver
+from trustirl.core.types import IrlState, Metrics, RewardData, Transition
+from trustirl.irl.compose import explicit
+from trustirl.irl.terms import gap
+
+
+@dataclass(frozen=True)
+class MlIrlConfig:
+    """Settings of the reward step."""
+
+    reward_step: float = 0.1
+    """Step size of the first reward update."""
+    decay: float = 0.5
+    """The step size falls as (number of steps)^-decay; 0 keeps it constant."""
+    inner_steps: int = 1
+    """n, optimiser steps per reward update."""
+
+
+def ml_irl(
+    solver: Solver | ExactSolver, make_reward: Callable[[Array], PyTree], config: MlIrlConfig, draw: Draw = whole
+) -> Algorithm:
+    """Put the algorithm together for a solver and a class of rewards."""
+    optimizer = decaying_adam(config.reward_step, config.decay)
+
+    def loss(reward: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
+        return -gap(reward, demo, learner)  # -ell_old up to a constant, Equation 5c
+
+    def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
+        batches = draw(data, config.inner_steps, key)
+        reward, optimizer_state, value = descend(loss, optimizer, state.reward, state.optimizer, batches)
+        return replace(state, reward=reward, optimizer=optimizer_state), {"loss": value}
+
+    return explicit(solver, make_reward, optimizer, update_reward)

@@ -1,0 +1,77 @@
+"""PIRO: proximal inverse reward optimization (the paper's Algorithm 3).
+
+ML-IRL plus a trust region: n inner steps on L = ell_old - mu * eps_bar with r_old frozen, then mu follows eps_bar
+towards a target (Equation 11). With n = 1 the penalty has no gradient where it is asked for one, and PIRO is ML-IRL.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from trustirl.core.descend import decaying_adam, descend
+from trustirl.core.measure import Draw, Reward, whole
+from trustirl.core.records import Algorithm, ExactSolver, Solver
+from trustirl.core.types import IrlState, Metrics, RewardData, Transition
+from trustirl.irl.compose import explicit
+from trustirl.irl.terms import drift, gap, squared_change
+
+
+@dataclass(frozen=True)
+class PiroConfig:
+    """Settings of the reward step and of its trust region."""
+
+    reward_step: float = 0.1
+    """Step size of the first reward update."""
+    decay: float = 0.5
+    """The step size falls as (number of steps)^-decay; 0 keeps it constant."""
+    inner_steps: int = 10
+    """n, optimiser steps per reward update, all against the same r_old."""
+    penalty: Literal["l2", "squared"] = "l2"
+    """l2: mu * eps_bar as in the paper; squared: (mu/2) * eps_bar^2, smooth and with a guarantee for mu >= K."""
+    mu: float = 0.01
+    """First weight of the penalty."""
+    target: float = 0.5
+    """The drift eps_bar that mu steers to."""
+    x: float = 1.5
+    """mu rests while eps_bar lies within [target / x, target * x]."""
+    y: float = 1.5
+    """Factor by which mu grows or shrinks."""
+    mu_range: tuple[float, float] = (1e-4, 10.0)
+    """mu stays within these bounds."""
+
+
+def piro(
+    solver: Solver | ExactSolver, make_reward: Callable[[Array], PyTree], config: PiroConfig, draw: Draw = whole
+) -> Algorithm:
+    """Put the algorithm together for a solver and a class of rewards."""
+    optimizer = decaying_adam(config.reward_step, config.decay)
+
+    def penalty(reward: Reward, old: Reward, reference: Transition) -> Float[Array, ""]:
+        if config.penalty == "squared":
+            return squared_change(reward, old, reference) / 2
+        return drift(reward, old, reference)
+
+    def loss(
+        reward: Reward, old: Reward, mu: Array, reference: Transition, demo: Transition, learner: Transition
+    ) -> Float[Array, ""]:
+        return mu * penalty(reward, old, reference) - gap(reward, demo, learner)  # -L, Equation 9
+
+    def adapt(mu: Array, eps: Array) -> Array:  # Equation 11
+        factor = jnp.where(eps > config.target * config.x, config.y, 1.0)
+        factor = jnp.where(eps < config.target / config.x, 1.0 / config.y, factor)
+        return jnp.clip(mu * factor, *config.mu_range)
+
+    def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
+        old, mu = state.reward, state.extra
+        batches = draw(data, config.inner_steps, key)
+        reward, optimizer_state, value = descend(
+            loss, optimizer, old, state.optimizer, batches, old, mu, data.reference
+        )
+        eps = drift(reward, old, data.reference)
+        metrics = {"loss": value, "drift": eps, "mu": mu}
+        return replace(state, reward=reward, optimizer=optimizer_state, extra=adapt(mu, eps)), metrics
+
+    return explicit(solver, make_reward, optimizer, update_reward, extra=jnp.asarray(config.mu))

@@ -1,0 +1,45 @@
+"""The compiled inner loop: one optimiser step per stacked minibatch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import optax
+from jaxtyping import Array, Float, PyTree
+
+
+def trainable(net: PyTree) -> PyTree:
+    """The part of a network that an optimiser may move."""
+    return eqx.filter(net, eqx.is_inexact_array)
+
+
+def descend(
+    loss: Callable[..., Float[Array, ""]],
+    optimizer: optax.GradientTransformation,
+    net: PyTree,
+    optimizer_state: PyTree,
+    batches: PyTree,
+    *anchors: Any,
+) -> tuple[PyTree, PyTree, Float[Array, ""]]:
+    """Minimise `loss(net, *anchors, *batch)`, one step per leading index of `batches`.
+
+    The anchors stay what they are for the whole round; that is what makes a trust region a trust region.
+    """
+    parameters, static = eqx.partition(net, eqx.is_inexact_array)  # a scan carries arrays only
+
+    def step(carry: tuple[PyTree, PyTree], batch: PyTree) -> tuple[tuple[PyTree, PyTree], Array]:
+        parameters, optimizer_state = carry
+        value, gradients = jax.value_and_grad(lambda p: loss(eqx.combine(p, static), *anchors, *batch))(
+            parameters
+        )
+        updates, optimizer_state = optimizer.update(gradients, optimizer_state, parameters)
+        return (optax.apply_updates(parameters, updates), optimizer_state), value
+
+    (parameters, optimizer_state), values = jax.lax.scan(step, (parameters, optimizer_state), batches)
+    return eqx.combine(parameters, static), optimizer_state, values.mean()
+
+
+def decaying_adam(step_size: float, decay: float) -> optax.GradientTransformation:
+    """Adam with step size / (number of steps)^decay: ML-IRL's decaying step (Zeng et al. 2022)."""
+    return optax.adam(lambda count: step_size / (1.0 + count) ** decay)

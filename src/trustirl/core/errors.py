@@ -1,0 +1,30 @@
+"""Errors a user can act on. Each message is one sentence: what is wrong and how to mend it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TrustIRLError(Exception):
+    """Base of every error we raise on purpose; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class InputError(TrustIRLError, ValueError):
+    """Bad usage or bad input; nothing has been computed or overwritten yet."""
+
+    exit_code = 2
+
+
+class NumericalError(TrustIRLError, ArithmeticError):
+    """A quantity stopped being finite; what was good before it is still on disk."""
+
+    exit_code = 3
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """The error for a name nobody knows, with the near ones first."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else f"choose from {', '.join(known)}."
+    return InputError(f"unknown {kind} {name!r}: {hint}")

@@ -1,0 +1,46 @@
+"""Data that flows between the parts."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Float, Integer, Num, PyTree
+
+Metrics = dict[str, Float[Array, "..."]]
+
+
+class Transition(eqx.Module):
+    """A weighted set of state-action pairs, that is, a measure.
+
+    It carries no reward: whoever needs one calls a reward function, so neither the true reward
+    nor a stale learned one can slip into training.
+    """
+
+    obs: Num[Array, "..."]
+    action: Num[Array, "..."]
+    weight: Float[Array, "..."]
+
+
+class RewardData(NamedTuple):
+    """What a reward step sees: expert and learner measures, and the pairs on which drift is measured."""
+
+    demo: Transition
+    learner: Transition
+    reference: Transition
+
+
+class IrlState(eqx.Module):
+    """Everything an algorithm carries from one iteration to the next, as one pytree."""
+
+    policy: PyTree
+    reward: PyTree
+    optimizer: PyTree
+    extra: PyTree = None  # an algorithm's own anchors and duals, for example PIRO's mu
+
+
+class TrainState(eqx.Module):
+    """The loop's state: a reward with the policy that follows it, and the measures of that policy."""
+
+    irl: IrlState
+    data: RewardData
+    key: Array
+    iteration: Integer[Array, ""]

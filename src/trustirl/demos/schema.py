@@ -1,0 +1,118 @@
+"""Demonstrations: an immutable set of episodes of aligned (s_t, a_t) pairs."""
+
+import hashlib
+import io
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int, Num
+from numpy.typing import ArrayLike
+
+from trustirl.core.errors import InputError
+from trustirl.core.files import write_bytes
+from trustirl.core.mdp import MDP
+from trustirl.core.types import Transition
+
+
+@dataclass(frozen=True)
+class Demos:
+    """Steps of all episodes one after another; `episode_ends` are exclusive, so the last one is the length."""
+
+    observations: Num[np.ndarray, "steps ..."]
+    actions: Num[np.ndarray, "steps ..."]
+    episode_ends: Int[np.ndarray, " episodes"]
+
+    @classmethod
+    def from_numpy(
+        cls, observations: ArrayLike, actions: ArrayLike, episode_ends: ArrayLike | None = None
+    ) -> "Demos":
+        """Check arrays and make them demonstrations; without `episode_ends` they are one episode."""
+        obs, act = np.array(observations), np.array(actions)
+        ends = np.array([len(obs)] if episode_ends is None and obs.ndim else episode_ends)
+        for name, array in (("observations", obs), ("actions", act), ("episode_ends", ends)):
+            if array.dtype.kind not in "iuf":
+                raise InputError(f"demo {name} must be numbers, got dtype {array.dtype}.")
+            if array.ndim == 0 or len(array) == 0:
+                raise InputError(f"demo {name} must not be empty.")
+            if not np.isfinite(array).all():
+                raise InputError(f"demo {name} must be finite; row {np.argwhere(~np.isfinite(array))[0][0]} is not.")
+        if len(obs) != len(act):
+            raise InputError(f"demos need one action per observation, got {len(obs)} and {len(act)}.")
+        if ends.dtype.kind == "f" or ends.ndim != 1 or np.any(np.diff(ends, prepend=0) <= 0) or ends[-1] != len(obs):
+            raise InputError(
+                f"demo episode_ends must be rising whole numbers, the last one equal to the {len(obs)} steps."
+            )
+        for array in (obs, act, ends):
+            array.setflags(write=False)
+        return cls(obs, act, ends)
+
+    @classmethod
+    def from_npz(cls, path: str | os.PathLike[str]) -> "Demos":
+        """Read `observations`, `actions` and, if present, `episode_ends` from a NumPy archive."""
+        if not Path(path).is_file():
+            raise InputError(f"the demo file {path} does not exist; give the path of an .npz file.")
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in archive.files}
+        except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError, TypeError):
+            raise InputError(f"the demo file {path} is not a readable .npz archive of plain arrays.") from None
+        missing = {"observations", "actions"} - arrays.keys()
+        if missing:
+            raise InputError(f"the demo file {path} lacks {' and '.join(sorted(missing))}; it holds {sorted(arrays)}.")
+        return cls.from_numpy(arrays["observations"], arrays["actions"], arrays.get("episode_ends"))
+
+    def save_npz(self, path: Path) -> None:
+        """Write what `from_npz` reads."""
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer, observations=self.observations, actions=self.actions, episode_ends=self.episode_ends
+        )
+        write_bytes(path, buffer.getvalue())
+
+    def __len__(self) -> int:
+        """Number of episodes."""
+        return len(self.episode_ends)
+
+    def take(self, episodes: int) -> "Demos":
+        """The first `episodes` episodes."""
+        if not 1 <= episodes <= len(self):
+            raise InputError(f"asked for {episodes} demo episodes of {len(self)}; choose between 1 and {len(self)}.")
+        stop = self.episode_ends[episodes - 1]
+        return Demos(self.observations[:stop], self.actions[:stop], self.episode_ends[:episodes])
+
+    def time_in_episode(self) -> Int[np.ndarray, " steps"]:
+        """t of each step, counted from its own episode's start."""
+        starts = np.concatenate([[0], self.episode_ends[:-1]])
+        return np.arange(len(self.observations)) - np.repeat(starts, np.diff(self.episode_ends, prepend=0))
+
+    def content_hash(self) -> str:
+        """SHA-256 of the data, their dtypes and shapes."""
+        digest = hashlib.sha256()
+        for array in (self.observations, self.actions, self.episode_ends):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def tabular_measure(demos: Demos, mdp: MDP) -> Transition:
+    """Demonstrations of an exact task as a discounted measure: step t weighs discount^t."""
+    for name, array, count in (
+        ("state", demos.observations, mdp.states),
+        ("action", demos.actions, mdp.actions),
+    ):
+        if array.ndim != 1 or array.dtype.kind == "f":
+            raise InputError(f"demos of a tabular task hold one {name} number per step, got {array.dtype} {array.shape}.")
+        if array.min() < 0 or array.max() >= count:
+            row = int(np.argmax((array < 0) | (array >= count)))
+            raise InputError(
+                f"demo step {row} has {name} {array[row]}, but the task has {name}s 0..{count - 1}; "
+                "were the demos made for another task or size?"
+            )
+    weight = np.asarray(mdp.discount) ** demos.time_in_episode()
+    return Transition(
+        jnp.asarray(demos.observations, jnp.int32), jnp.asarray(demos.actions, jnp.int32), jnp.asarray(weight)
+    )

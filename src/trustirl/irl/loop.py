@@ -1,0 +1,69 @@
+"""The only loop: reward step, policy step, fresh measures; all seeds at once, compiled once."""
+
+from collections.abc import Callable, Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from trustirl.core.measure import Reward
+from trustirl.core.records import Algorithm, Sampler
+from trustirl.core.types import IrlState, Metrics, RewardData, TrainState
+from trustirl.irl.terms import drift, gap
+
+Observe = Callable[[PyTree, Reward], Metrics]
+"""Reads a policy and its reward for the record (true returns, ell); training never sees what it returns."""
+
+
+def seed_keys(seeds: int) -> Array:
+    """One key per seed; adding seeds leaves the first ones as they were."""
+    return jax.vmap(jax.random.key)(jnp.arange(seeds))
+
+
+def iterate(
+    algorithm: Algorithm,
+    sampler: Sampler,
+    observe: Observe,
+    keys: Array,
+    iterations: int,
+    state: TrainState | None = None,
+) -> Iterator[tuple[TrainState, Metrics]]:
+    """Yield the state of all seeds and their metrics, at the start and after each reward update.
+
+    Each yielded state is a matched pair: its policy has been improved for its reward (Algorithm 3, line 3), and
+    the next step updates the reward with that policy's measures (lines 4-10). Given a `state`, go on from there.
+    """
+
+    def settle(irl: IrlState, key: Array) -> tuple[IrlState, RewardData, Metrics]:
+        policy_key, sample_key = jax.random.split(key)
+        irl, metrics = algorithm.improve(irl, policy_key)
+        data = sampler.collect(irl.policy, sample_key)
+        metrics = metrics | observe(irl.policy, irl.reward) | {"gap": gap(irl.reward, data.demo, data.learner)}
+        return irl, data, metrics
+
+    def start(key: Array) -> tuple[TrainState, Metrics]:
+        key, init_key, settle_key = jax.random.split(key, 3)
+        irl, data, metrics = settle(algorithm.init(init_key), settle_key)
+        return _strongly_typed(TrainState(irl, data, key, jnp.asarray(0))), metrics
+
+    def step(state: TrainState) -> tuple[TrainState, Metrics]:
+        key, reward_key, settle_key = jax.random.split(state.key, 3)
+        irl, reward_metrics = algorithm.update_reward(state.irl, state.data, reward_key)
+        moved = {"drift": drift(irl.reward, state.irl.reward, state.data.reference)}
+        irl, data, metrics = settle(irl, settle_key)
+        state = TrainState(irl, data, key, state.iteration + 1)
+        return _strongly_typed(state), moved | reward_metrics | metrics
+
+    compiled_step = eqx.filter_jit(eqx.debug.assert_max_traces(eqx.filter_vmap(step), max_traces=1))
+    if state is None:
+        state, metrics = eqx.filter_jit(eqx.filter_vmap(start))(keys)
+        yield state, metrics
+    for _ in range(int(state.iteration[0]), iterations):
+        state, metrics = compiled_step(state)
+        yield state, metrics
+
+
+def _strongly_typed(state: TrainState) -> TrainState:
+    """Weak types (of Python scalars inside optimisers) would make the second step compile anew."""
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if eqx.is_array(x) else x, state)

@@ -1,0 +1,299 @@
+"""Draws the figures of a report as SVG that takes its ink from the page around it."""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any, Literal
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine, LayoutEngine
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+from trustirl.report.runs import Numbers, Picture, RunFiles
+
+Paint = Callable[[Figure], None]
+
+# Two colours that no palette uses: the page replaces them with those of its light or dark theme.
+INK, PAPER = "#010203", "#fdfcfb"
+ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"
+CURVES = ((VERMILION, "--"), (ORANGE, "-."), (GREEN, ":"), (SKY, "--"), (PURPLE, "-."), (BLUE, ":"))
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+MOST_BARS, MOST_POINTS, MOST_VECTOR_CELLS = 24, 200, 400
+
+STYLE: dict[Any, Any] = {
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon", "text.parse_math"), False),
+    "grid.color": INK,
+    "grid.alpha": 0.12,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.titlesize": 9.5,
+    "font.size": 9,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "trustirl",
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One arrangement of a figure; the page shows the one that fits the screen."""
+
+    name: str
+    width: float
+    map_columns: int
+    legend: Literal["outside right upper", "outside lower left"]
+
+
+WIDE = Layout("wide", 9.0, map_columns=3, legend="outside right upper")
+NARROW = Layout("narrow", 3.9, map_columns=2, legend="outside lower left")
+LAYOUTS = (WIDE, NARROW)
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One value per state, with a heading and a remark."""
+
+    heading: str
+    remark: str
+    values: Numbers
+
+
+def align(true: Numbers, recovered: Numbers) -> Numbers:
+    """`a * recovered + b` with the `a` and `b` that bring it nearest to `true` in least squares."""
+    design = np.stack([recovered, np.ones_like(recovered)], axis=-1)
+    return np.asarray(design @ np.linalg.lstsq(design, true, rcond=None)[0], dtype=np.float64)
+
+
+def correlation(true: Numbers, recovered: Numbers) -> float:
+    """Pearson's correlation, NaN when either side does not vary."""
+    varies = np.ptp(true) > 0 and np.ptp(recovered) > 0
+    return float(np.corrcoef(true, recovered)[0, 1]) if varies else float("nan")
+
+
+def draw_rewards(run: RunFiles, layout: Layout) -> str:
+    """The true reward beside the recovered ones, each brought onto the true scale."""
+    maps, true = run.maps, run.maps.true_reward
+    aligned = np.mean([align(true, seed) for seed in maps.recovered_reward], axis=0)
+    agreement = float(np.mean([correlation(true, seed) for seed in maps.recovered_reward]))
+    panels = [Panel("True reward", "", true), Panel("Recovered", _agreement(agreement), aligned)]
+    if maps.sampled_recovered_reward is not None:
+        sampled = maps.sampled_recovered_reward
+        episodes = run.comparison.sampled_episodes if run.comparison else None
+        source = f"From {episodes} episodes" if episodes else "From episodes"
+        panels.append(Panel(source, _agreement(correlation(true, sampled)), align(true, sampled)))
+    values = np.concatenate([panel.values for panel in panels])
+    colours = ScalarMappable(Normalize(values.min(), values.max()), "cividis")
+    return _states("rewards", panels, "reward", colours, run.summary.picture, layout)
+
+
+def draw_visits(run: RunFiles, layout: Layout) -> str:
+    """Where the expert and the learner spend their time."""
+    expert = run.maps.expert_visits / run.maps.expert_visits.sum()
+    learner = (run.maps.learner_visits / run.maps.learner_visits.sum(axis=1, keepdims=True)).mean(axis=0)
+    overlap = np.minimum(expert, learner).sum()
+    panels = [Panel("Expert", "", expert), Panel("Learner", f"{100 * overlap:.1f} % in common", learner)]
+    # Visits span decades; the square root keeps rarely visited states apart from never visited ones.
+    colours = ScalarMappable(PowerNorm(0.5, 0.0, max(expert.max(), learner.max())), "viridis")
+    return _states("visits", panels, "share of visits", colours, run.summary.picture, layout)
+
+
+def draw_likelihood(run: RunFiles, layout: Layout) -> str:
+    """The likelihood of the demonstrations, iteration by iteration, for this run and its rivals."""
+    curves = run.comparison.curves if run.comparison else ()
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        _seed_lines(axes, run, "ell", INK, "this run")
+        for (label, ell), (colour, dash) in zip(curves, cycle(CURVES), strict=False):
+            _line(axes, np.arange(1, ell.size + 1), ell, color=colour, ls=dash, lw=1.8, label=label)
+        axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="best reachable")
+        _label(axes, "iteration", "log-likelihood ℓ")
+        figure.legend(loc=layout.legend)
+
+    return _svg("likelihood", layout, 3.4 if layout is WIDE else 4.4, paint)
+
+
+def draw_trust(run: RunFiles, layout: Layout) -> str | None:
+    """Drift of the reward and the price μ on it; None when the run recorded neither."""
+    names = {"drift": ("drift of the reward", VERMILION), "mu": ("price of drift μ", BLUE)}
+    shown = [key for key in names if np.isfinite(run.metrics.columns[key]).any()]
+
+    def paint(figure: Figure) -> None:
+        rows = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
+        for axes, key in zip(rows, shown, strict=True):
+            _seed_lines(axes, run, key, names[key][1], key)
+            _log_if_wide(axes, run.metrics.columns[key])
+            _label(axes, "iteration" if axes is rows[-1] else "", names[key][0])
+
+    return _svg("trust", layout, 0.8 + 1.7 * len(shown), paint) if shown else None
+
+
+def draw_returns(run: RunFiles, layout: Layout) -> str:
+    """The true return, which the learner never sees, beside the expert's."""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        _seed_lines(axes, run, "return_mean", BLUE, "this run")
+        axes.axhline(run.summary.expert_return, color=INK, linestyle="--", linewidth=1, label="expert")
+        _label(axes, "iteration", "true return")
+        axes.legend(loc="best")
+
+    return _svg("returns", layout, 3.0, paint)
+
+
+def draw_certificate(run: RunFiles, layout: Layout) -> str | None:
+    """Certified step and guaranteed gain against the error δ; None when there is nothing to draw."""
+    certificate = run.certificate
+    if certificate is None or not (certificate.delta > 0).any():
+        return None
+    order = [i for i in np.argsort(certificate.delta) if certificate.delta[i] > 0]
+    delta, largest = certificate.delta[order], certificate.largest_delta
+    start, end = delta[0] / 1.2, max(delta[-1], largest) * 1.2
+    columns = {"certified step": certificate.step[order], "guaranteed gain in ℓ": certificate.gain[order]}
+
+    def paint(figure: Figure) -> None:
+        rows = figure.subplots(2, sharex=True)
+        for axes, (name, column), colour in zip(rows, columns.items(), (GREEN, PURPLE), strict=True):
+            _line(axes, delta, np.where(certificate.step[order] > 0, column, np.nan), color=colour, lw=2)
+            axes.set(xscale="log", xlim=(start, end), ylim=(0, None))
+            _powers_of_ten(axes.xaxis)
+            _label(axes, "error δ of the policy" if axes is rows[-1] else "", name)
+            if largest > 0:
+                axes.axvline(largest, color=INK, ls="--", lw=1)
+                axes.axvspan(start, largest, color=colour, alpha=0.07, lw=0)
+        note = f"largest certifiable δ = {largest:.2g}" if largest > 0 else "no step can be certified"
+        note += f" (G = {certificate.occupancy_gap:.3g}, K = {certificate.constant:.3g})"
+        rows[0].set_title(note, fontsize=9, weight="normal")
+
+    return _svg("certificate", layout, 4.2, paint)
+
+
+def _states(
+    name: str, panels: Sequence[Panel], label: str, colours: ScalarMappable, picture: Picture, layout: Layout
+) -> str:
+    """Values per state: heat maps where the states form a grid, else bars or lines."""
+    if picture.shape is None:
+        return _svg(name, layout, 3.2, lambda figure: _profiles(figure, panels, label, layout))
+    rows, columns = picture.shape
+    map_columns = min(len(panels), layout.map_columns)
+    map_rows = -(-len(panels) // map_columns)
+    map_height = min(((layout.width - 0.2) / map_columns - 0.15) * rows / columns, 2.7)
+
+    def paint(figure: Figure) -> None:
+        grid = figure.subplots(map_rows, map_columns, squeeze=False).ravel()
+        for axes, panel in zip(grid, panels, strict=False):
+            _heat_map(axes, panel.values.reshape(picture.shape), picture.target, colours)
+            axes.set_title(panel.heading)
+            axes.set_xlabel(panel.remark, loc="left")
+        if len(grid) == len(panels):
+            bar = figure.colorbar(colours, ax=list(grid), location="bottom", aspect=50, shrink=0.6)
+        else:  # the empty place is just right for the scale
+            grid[-1].set_axis_off()
+            place = grid[-1].inset_axes((0.1, 0.5, 0.8, 0.05))
+            bar = figure.colorbar(colours, cax=place, orientation="horizontal")
+        bar.outline.set_visible(False)
+        bar.set_label(label)
+        bar.ax.xaxis.set_major_locator(MaxNLocator(5 if layout is WIDE else 3))
+        bar.ax.minorticks_off()
+
+    return _svg(
+        name,
+        layout,
+        map_rows * (map_height + 0.5) + 0.6,
+        paint,
+        ConstrainedLayoutEngine(compress=True, wspace=0.05),
+    )
+
+
+def _heat_map(axes: Axes, values: Numbers, target: int | None, colours: ScalarMappable) -> None:
+    many = values.size > MOST_VECTOR_CELLS
+    mesh = axes.pcolormesh(values, rasterized=many)
+    mesh.set(norm=colours.norm, cmap=colours.cmap, edgecolor="none" if many else PAPER, linewidth=1)
+    axes.set(aspect="equal", xticks=[], yticks=[], ylim=(len(values), 0), frame_on=False)
+    if target is not None:
+        row, column = divmod(target, values.shape[1])
+        axes.plot(column + 0.5, row + 0.5, "*", ms=13, mfc="white", mec="black", mew=0.8, clip_on=False)
+
+
+def _profiles(figure: Figure, panels: Sequence[Panel], label: str, layout: Layout) -> None:
+    axes = figure.subplots()
+    states = panels[0].values.size
+    every = -(-states // MOST_POINTS)
+    shown = np.arange(0, states, every)
+    for place, (panel, (colour, dash)) in enumerate(zip(panels, ((INK, "-"), *CURVES), strict=False)):
+        legend = ", ".join(filter(None, (panel.heading, panel.remark)))
+        if states <= MOST_BARS:
+            width = 0.8 / len(panels)
+            axes.bar(shown + (place + 0.5) * width - 0.4, panel.values, width, color=colour, label=legend)
+        else:
+            axes.plot(shown, panel.values[shown], color=colour, linestyle=dash, linewidth=1.5, label=legend)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    _label(axes, "state" if every == 1 else f"state (one of every {every} shown)", label)
+    figure.legend(loc="outside upper left", ncols=len(panels) if layout is WIDE else 1)
+
+
+def _seed_lines(axes: Axes, run: RunFiles, key: str, colour: str, label: str) -> None:
+    x, columns = run.metrics.iterations, run.metrics.columns[key]
+    if len(columns) > 1:
+        _line(axes, x, columns.T, color=colour, lw=0.6, alpha=0.45)
+        label += f" (mean of {len(columns)} seeds)"
+    mean = np.ma.masked_invalid(columns).mean(axis=0).filled(np.nan)
+    _line(axes, x, mean, color=colour, lw=2, label=label)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def _line(axes: Axes, x: np.ndarray, y: Numbers, **style: Any) -> None:
+    axes.plot(x, y, marker="o" if len(x) == 1 else "", markersize=4, **style)
+
+
+def _label(axes: Axes, x: str, y: str) -> None:
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(axis="y")
+
+
+def _log_if_wide(axes: Axes, values: Numbers) -> None:
+    positive = values[values > 0]
+    if positive.size and positive.max() > 100 * positive.min():
+        axes.set_yscale("log", nonpositive="mask")
+        _powers_of_ten(axes.yaxis)
+
+
+def _powers_of_ten(axis: Axis) -> None:
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    axis.set_major_formatter(lambda value, _: "10" + str(round(np.log10(value))).translate(raised))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _agreement(value: float) -> str:
+    return "correlation undefined" if np.isnan(value) else f"correlation {value:.3f}".replace("-", "−")
+
+
+def _svg(name: str, layout: Layout, height: float, paint: Paint, engine: LayoutEngine | None = None) -> str:
+    """Paint in our style, whatever the user's matplotlibrc says, and return SVG ready for an HTML page."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        figure = Figure(figsize=(layout.width, height), layout=engine or ConstrainedLayoutEngine())
+        paint(figure)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, dpi=144, metadata=NO_METADATA)
+    return _inline(file.getvalue(), f"{name}-{layout.name}")
+
+
+def _inline(svg: str, prefix: str) -> str:
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<defs>\s*<style.*?</defs>", "", svg, count=1, flags=re.DOTALL)
+    svg = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: inherit", svg)
+    svg = re.sub(r"\s*\n\s*", "\n", svg)
+    return svg.replace(INK, "currentColor").replace(PAPER, "var(--surface)")

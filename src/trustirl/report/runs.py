@@ -1,0 +1,298 @@
+"""Reads and checks the files of one run."""
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeGuard, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from trustirl.core.errors import InputError
+
+Numbers = NDArray[np.float64]
+Parsed = TypeVar("Parsed")
+
+REQUIRED_METRICS = ("return_mean", "ell")
+OPTIONAL_METRICS = ("env_steps", "return_std", "gap", "drift", "mu", "seconds")
+MEND = "train the run again or restore the file"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """How the states are laid out: a grid of `shape`, or a plain list when `shape` is None."""
+
+    shape: tuple[int, int] | None
+    target: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """`iterations` is [evaluations], each column [seeds, evaluations] with NaN where the run wrote null."""
+
+    iterations: NDArray[np.int64]
+    columns: dict[str, Numbers]
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """The run in a few numbers; the arrays hold one value per seed."""
+
+    returns: Numbers
+    expert_return: float
+    reward_correlation: Numbers
+    ell: Numbers
+    ell_expert: float
+    env_steps: int
+    wall_seconds: float
+    updates_per_second: float
+    picture: Picture
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Values per state: the expert's are [states], the learner's [seeds, states]."""
+
+    true_reward: Numbers
+    recovered_reward: Numbers
+    expert_visits: Numbers
+    learner_visits: Numbers
+    sampled_recovered_reward: Numbers | None
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Likelihood per iteration of other algorithms; value i belongs to iteration i + 1."""
+
+    curves: tuple[tuple[str, Numbers], ...]
+    sampled_episodes: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The certified step and guaranteed gain for each error delta."""
+
+    delta: Numbers
+    step: Numbers
+    gain: Numbers
+    largest_delta: float
+    constant: float
+    occupancy_gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class RunFiles:
+    """Everything a report shows, checked."""
+
+    algorithm: str
+    task: str
+    seeds: tuple[int, ...]
+    config: dict[str, Any]
+    manifest: dict[str, Any]
+    metrics: Metrics
+    summary: Summary
+    maps: Maps
+    comparison: Comparison | None
+    certificate: Certificate | None
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A JSON object that knows where it was read, so that every complaint can name the place."""
+
+    place: str
+    values: dict[str, Any]
+
+    def fail(self, key: str, wanted: str) -> NoReturn:
+        raise InputError(f"{self.place}: {key!r} must be {wanted}; {MEND}.")
+
+    def text(self, key: str) -> str:
+        value = self.values.get(key)
+        return value if isinstance(value, str) and value else self.fail(key, "a text that is not empty")
+
+    def number(self, key: str) -> float:
+        value = self.values.get(key)
+        return float(value) if _is_finite(value) else self.fail(key, "a finite number")
+
+    def whole(self, key: str) -> int:
+        value = self.values.get(key)
+        return (
+            value
+            if type(value) is int and 0 <= value < 2**53
+            else self.fail(key, "a whole number, 0 or more")
+        )
+
+    def number_or_nan(self, key: str) -> float:
+        return math.nan if self.values.get(key) is None else self.number(key)
+
+    def items(self, key: str) -> list[Any]:
+        value = self.values.get(key)
+        return value if isinstance(value, list) and value else self.fail(key, "a list that is not empty")
+
+    def numbers(self, key: str, count: int | None = None, nullable: bool = False) -> Numbers:
+        values = self.items(key)
+        if not all(_is_finite(value) or (nullable and value is None) for value in values):
+            self.fail(key, "a list of finite numbers")
+        if count is not None and len(values) != count:
+            self.fail(key, f"a list of {count} numbers (it has {len(values)})")
+        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+    def record(self, key: str) -> "_Record":
+        value, place = self.values.get(key), f"{self.place}, {key!r}"
+        return _Record(place, value) if isinstance(value, dict) else self.fail(key, "an object")
+
+    def records(self, key: str) -> "list[_Record]":
+        numbered = _Record(f"{self.place}, {key!r}", {str(i): v for i, v in enumerate(self.items(key))})
+        return [numbered.record(i) for i in numbered.values]
+
+
+def read_run(path: Path) -> RunFiles:
+    """Read the run in folder `path`; raise InputError naming the file that is missing or wrong."""
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        raise InputError(f"{folder} holds no config.json; give the folder of a run of `trustirl train`.")
+    config = _read_json(folder / "config.json")
+    manifest = _read_json(folder / "manifest.json")
+    seeds = _seeds(manifest)
+    maps = _maps(folder / "maps.safetensors", len(seeds))
+    return RunFiles(
+        algorithm=config.text("algorithm"),
+        task=config.text("task"),
+        seeds=seeds,
+        config=config.values,
+        manifest=manifest.values,
+        metrics=_metrics(folder / "metrics.jsonl", seeds),
+        summary=_summary(_read_json(folder / "summary.json"), len(seeds), maps.true_reward.size),
+        maps=maps,
+        comparison=_if_present(folder / "comparison.json", _comparison),
+        certificate=_if_present(folder / "certificate.json", _certificate),
+    )
+
+
+def _is_finite(value: Any) -> TypeGuard[float]:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}); {MEND}.") from error
+
+
+def _parse(text: str, place: str) -> _Record:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place} is not valid JSON or was cut short ({error}); {MEND}.") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{place} must hold a JSON object; {MEND}.")
+    return _Record(place, value)
+
+
+def _read_json(path: Path) -> _Record:
+    return _parse(_read_text(path), str(path))
+
+
+def _if_present(path: Path, parse: Callable[[_Record], Parsed]) -> Parsed | None:
+    return parse(_read_json(path)) if path.exists() else None
+
+
+def _seeds(manifest: _Record) -> tuple[int, ...]:
+    seeds = manifest.items("seeds")
+    if not all(type(seed) is int for seed in seeds) or len(set(seeds)) != len(seeds):
+        manifest.fail("seeds", "a list of different whole numbers")
+    return tuple(seeds)
+
+
+def _metrics(path: Path, seeds: tuple[int, ...]) -> Metrics:
+    rows: dict[int, dict[int, _Record]] = {seed: {} for seed in seeds}
+    for number, line in enumerate(_read_text(path).splitlines(), start=1):
+        row = _parse(line, f"{path}, line {number}")
+        seed, iteration = row.whole("seed"), row.whole("iteration")
+        if seed not in rows or iteration in rows[seed]:
+            row.fail("seed", f"one of {list(seeds)} with each iteration once")
+        rows[seed][iteration] = row
+    iterations = sorted(rows[seeds[0]])
+    if not iterations or any(sorted(of_seed) != iterations for of_seed in rows.values()):
+        raise InputError(f"{path} must hold the same iterations for each of the seeds {list(seeds)}; {MEND}.")
+
+    def column(read: Callable[[_Record, str], float], key: str) -> Numbers:
+        return np.array([[read(rows[seed][iteration], key) for iteration in iterations] for seed in seeds])
+
+    required = {key: column(_Record.number, key) for key in REQUIRED_METRICS}
+    optional = {key: column(_Record.number_or_nan, key) for key in OPTIONAL_METRICS}
+    return Metrics(np.array(iterations, dtype=np.int64), required | optional)
+
+
+def _summary(record: _Record, seeds: int, states: int) -> Summary:
+    env_steps = record.record("env_steps")
+    scalars = ("expert_return", "ell_expert", "wall_seconds", "updates_per_second")
+    return Summary(
+        returns=record.numbers("returns", seeds),
+        reward_correlation=record.numbers("reward_correlation", seeds, nullable=True),
+        ell=record.numbers("ell", seeds),
+        env_steps=sum(env_steps.whole(key) for key in ("train", "reward", "evaluation")),
+        picture=_picture(record.record("picture"), states),
+        **{key: record.number(key) for key in scalars},
+    )
+
+
+def _picture(record: _Record, states: int) -> Picture:
+    if record.text("kind") not in ("grid", "list"):
+        record.fail("kind", "'grid' or 'list'")
+    if record.text("kind") == "list":
+        return Picture(None, None)
+    target = None if record.values.get("target") is None else record.whole("target")
+    if target is not None and target >= states:
+        record.fail("target", f"a state below {states}")
+    shape = record.numbers("shape", count=2)
+    rows, columns = int(shape[0]), int(shape[1])
+    if (rows, columns) != tuple(shape) or min(rows, columns) < 1 or rows * columns != states:
+        record.fail("shape", f"two whole numbers whose product is {states}, the states in maps.safetensors")
+    return Picture((rows, columns), target)
+
+
+def _maps(path: Path, seeds: int) -> Maps:
+    if not path.is_file():
+        raise InputError(f"{path} is missing; this report needs a finished run in the exact world.")
+    try:
+        arrays = {key: np.asarray(value, dtype=np.float64) for key, value in load_file(path).items()}
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} cannot be read or was cut short ({error}); {MEND}.") from error
+    states = arrays.get("true_reward", np.empty(0)).size
+
+    def array(key: str, *shape: int) -> Numbers:
+        value = arrays.get(key)
+        if value is None or value.shape != shape or value.size == 0 or not np.isfinite(value).all():
+            raise InputError(f"{path}: {key!r} must be finite numbers of shape {list(shape)}; {MEND}.")
+        if "visits" in key and ((value < 0).any() or (value.sum(axis=-1) <= 0).any()):
+            raise InputError(f"{path}: {key!r} must hold no negative number and not only zeros; {MEND}.")
+        return value
+
+    sampled = "sampled_recovered_reward"
+    return Maps(
+        true_reward=array("true_reward", states),
+        recovered_reward=array("recovered_reward", seeds, states),
+        expert_visits=array("expert_visits", states),
+        learner_visits=array("learner_visits", seeds, states),
+        sampled_recovered_reward=array(sampled, states) if sampled in arrays else None,
+    )
+
+
+def _comparison(record: _Record) -> Comparison:
+    curves = record.records("curves")
+    sampled = record.record("sampled").whole("episodes") if record.values.get("sampled") is not None else None
+    return Comparison(tuple((curve.text("label"), curve.numbers("ell")) for curve in curves), sampled)
+
+
+def _certificate(record: _Record) -> Certificate:
+    delta = record.numbers("delta")
+    step, gain = (record.numbers(key, delta.size) for key in ("step", "gain"))
+    largest, constant, gap = (record.number(key) for key in ("largest_delta", "constant", "occupancy_gap"))
+    return Certificate(delta, step, gain, largest, constant, gap)

@@ -1,0 +1,131 @@
+"""What a run writes at its end: rewards, policies, maps, comparisons, the summary."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from trustirl.algorithms import ALGORITHMS
+from trustirl.core.files import write_arrays, write_json
+from trustirl.core.measure import expect
+from trustirl.core.types import TrainState
+from trustirl.evaluation.certificate import certificate_curve
+from trustirl.evaluation.recovery import align
+from trustirl.evaluation.returns import episode_return, mode
+from trustirl.irl.loop import iterate, seed_keys
+from trustirl.nets.rewards import DEPTH, WIDTH, TableReward
+from trustirl.rl.exact import occupancy, optimal_value
+from trustirl.run import load_rewards, save_policies, save_rewards
+from trustirl.tasks.exact import ExactTask
+from trustirl.world import Experiment, World, build
+
+SAMPLED_EPISODES = 50  # how many episodes the comparison with sampled demonstrations uses
+COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
+    "TRRO quadratic": ("trro", {"minorizer": "quadratic"}),
+    "TRRO curvature": ("trro", {"minorizer": "curvature"}),
+    "TRRO paper (C from Theorem 1)": ("trro", {"minorizer": "paper"}),
+    "PIRO": ("piro", {}),
+    "ML-IRL": ("ml-irl", {}),
+}
+
+
+def write_results(
+    experiment: Experiment,
+    world: World,
+    state: TrainState,
+    last_rows: list[dict[str, Any]],
+    seconds: float,
+    path: Path,
+) -> None:
+    """Everything that is known only at the end; `summary.json` comes last and marks the run as finished."""
+    task, mdp = world.task, world.task.mdp
+    truth = jnp.asarray(task.true_reward)
+    save_policies(path, np.asarray(state.irl.policy.log_prob))
+    save_rewards(path, state.irl.reward, _reward_card(experiment, task))
+    tables = np.stack([reward.table() for reward in load_rewards(path)])
+    visits = jax.jit(jax.vmap(occupancy, (None, 0)))
+    learner = visits(mdp, state.irl.policy.log_prob)
+    uniform = jnp.full_like(world.expert.log_prob, -np.log(mdp.actions))
+    expert, start = visits(mdp, jnp.stack([world.expert.log_prob, uniform]))
+    maps = {
+        "true_reward": task.true_reward.mean(axis=1),
+        "recovered_reward": tables.mean(axis=2),
+        "expert_visits": np.asarray(expert.sum(axis=1)),
+        "learner_visits": np.asarray(learner.sum(axis=2)),
+    }
+    if experiment.compare:
+        comparison, maps["sampled_recovered_reward"] = _compare(experiment, world)
+        write_json(path / "comparison.json", comparison)
+    write_arrays(path / "maps.safetensors", maps)
+    write_json(path / "certificate.json", certificate_curve(mdp, expert, start))
+    score = jax.jit(lambda log_prob: episode_return(mdp, log_prob, truth, task.horizon)[0])
+    deterministic = jax.vmap(mode)(state.irl.policy.log_prob)
+    summary = {
+        "returns": [row["return_mean"] for row in last_rows],
+        "deterministic_returns": [float(score(log_prob)) for log_prob in deterministic],
+        "expert_return": float(score(world.expert.log_prob)),
+        "reward_correlation": [_correlation(table, task) for table in tables],
+        "ell": [row["ell"] for row in last_rows],
+        "ell_expert": float(
+            mdp.mass * expect(TableReward(truth), world.demo) - jax.jit(optimal_value)(truth, mdp)
+        ),
+        "env_steps": {"train": 0, "reward": 0, "evaluation": 0},
+        "wall_seconds": round(seconds, 3),
+        "updates_per_second": round(experiment.steps * experiment.seeds / seconds, 3),
+        "picture": {"kind": "grid", "shape": task.grid, "target": task.target} if task.grid else {"kind": "list"},
+    }
+    write_json(path / "summary.json", summary)
+
+
+def _reward_card(experiment: Experiment, task: ExactTask) -> dict[str, Any]:
+    return {
+        "kind": experiment.reward,
+        "action_inputs": experiment.reward_inputs == "state-action",
+        "states": task.mdp.states,
+        "actions": task.mdp.actions,
+        "features": task.features.shape[1],
+        "width": WIDTH,
+        "depth": DEPTH,
+        "seeds": experiment.seeds,
+    }
+
+
+def _correlation(table: Float[np.ndarray, "states actions"], task: ExactTask) -> float:
+    """Of the recovered reward with the truth, on states where the truth depends on nothing else."""
+    if task.state_only:
+        return align(table.mean(axis=1), task.true_reward.mean(axis=1)).correlation
+    return align(table, task.true_reward).correlation
+
+
+def _compare(experiment: Experiment, world: World) -> tuple[dict[str, Any], Float[np.ndarray, " states"]]:
+    """Other algorithms on the same question, and this one on sampled episodes instead of exact demonstrations."""
+
+    def variant(algorithm: str, config: dict[str, Any], **changes: Any) -> tuple[list[float], World, TrainState]:
+        resolved = asdict(ALGORITHMS[algorithm].config(**config))
+        question = replace(experiment, algorithm=algorithm, algorithm_config=resolved, **changes)
+        parts = build(question)
+        ell = []
+        for state, metrics in iterate(*parts.parts(), seed_keys(1), experiment.steps):
+            ell.append(float(metrics["ell"][0]))
+        return ell, parts, state
+
+    curves = [
+        {"label": label, "ell": variant(algorithm, config)[0]} for label, (algorithm, config) in COMPARED.items()
+    ]
+    _, parts, state = variant(
+        experiment.algorithm, experiment.algorithm_config, demos="packaged", demo_episodes=SAMPLED_EPISODES
+    )
+    mdp = parts.task.mdp
+    reward = jax.tree.map(lambda x: x[0], state.irl.reward)
+    table = np.asarray(mdp.table(reward(mdp.pairs())))
+    policy = jax.tree.map(lambda x: x[0], state.irl.policy)
+    sampled = {
+        "episodes": SAMPLED_EPISODES,
+        "reward_correlation": _correlation(table, world.task),
+        "return": float(parts.observe(policy, reward)["return_mean"]),
+    }
+    return {"curves": curves, "sampled": sampled}, table.mean(axis=1)

@@ -1,0 +1,1 @@
+"""Given a reward function, improve a policy."""

@@ -1,0 +1,1 @@
+"""Policy x task -> measure."""

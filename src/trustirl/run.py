@@ -1,0 +1,140 @@
+"""What training leaves: a policy to act with and a reward to reuse. Loading never executes code."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Num, PyTree
+from numpy.typing import ArrayLike
+
+from trustirl.core.errors import InputError
+from trustirl.core.files import (
+    read_arrays,
+    read_json,
+    tree_from_arrays,
+    tree_to_arrays,
+    write_arrays,
+    write_json,
+)
+from trustirl.core.precision import double_precision
+from trustirl.core.types import Transition
+from trustirl.nets.rewards import reward_factory
+
+
+@dataclass(frozen=True)
+class TabularPolicy:
+    """A policy of the exact world, with Stable-Baselines3's `predict`."""
+
+    log_prob: Float[np.ndarray, "states actions"]
+
+    def predict(self, obs: ArrayLike, deterministic: bool = False, seed: int = 0) -> tuple[Any, None]:
+        """Actions for states; the likeliest ones if deterministic, else drawn with `seed`."""
+        states = _indices(obs, len(self.log_prob), "state")
+        rows = self.log_prob[states]
+        if not deterministic:
+            rows = rows + np.random.default_rng(seed).gumbel(size=rows.shape)  # the Gumbel trick
+        return rows.argmax(axis=-1), None
+
+
+@dataclass(frozen=True)
+class LearnedReward:
+    """A recovered reward: NumPy in, NumPy out."""
+
+    function: Callable[[Transition], Any]
+    states: int
+    actions: int
+
+    def __call__(
+        self,
+        obs: ArrayLike,
+        action: ArrayLike,
+        next_obs: ArrayLike | None = None,  # noqa: ARG002  the signature every reward shares
+        terminated: ArrayLike | None = None,  # noqa: ARG002
+    ) -> Float[np.ndarray, "..."]:
+        """Rewards of a batch of transitions; tabular rewards depend on the state and perhaps the action."""
+        states = _indices(obs, self.states, "state")
+        actions = np.broadcast_to(_indices(action, self.actions, "action"), states.shape)
+        with double_precision():
+            batch = Transition(jnp.asarray(states), jnp.asarray(actions), jnp.ones(states.shape))
+            return np.asarray(self.function(batch))
+
+    def table(self) -> Float[np.ndarray, "states actions"]:
+        """The reward of every state and action."""
+        state, action = np.indices((self.states, self.actions))
+        return self(state, action)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: where it lies, what it was, and one policy and reward per seed."""
+
+    path: Path
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    policies: list[TabularPolicy]
+    rewards: list[LearnedReward]
+
+    @property
+    def policy(self) -> TabularPolicy:
+        """The first seed's policy."""
+        return self.policies[0]
+
+    @property
+    def reward(self) -> LearnedReward:
+        """The first seed's reward."""
+        return self.rewards[0]
+
+
+def load(path: str | Path) -> Run:
+    """Read a finished run."""
+    folder = Path(path)
+    summary = read_json(folder / "summary.json")
+    log_prob = read_arrays(folder / "policy.safetensors")["log_prob"]
+    policies = [TabularPolicy(table) for table in log_prob]
+    return Run(folder, read_json(folder / "config.json"), summary, policies, load_rewards(folder))
+
+
+def load_reward(path: str | Path) -> LearnedReward:
+    """Read the first seed's reward of a run."""
+    return load_rewards(path)[0]
+
+
+def load_rewards(path: str | Path) -> list[LearnedReward]:
+    """Read the rewards of all seeds of a run."""
+    card = read_json(Path(path) / "reward.json")
+    file = Path(path) / "reward.safetensors"
+    with double_precision():
+        features = np.zeros((card["states"], card["features"]))
+        make = reward_factory(
+            card["kind"], features, card["actions"], card["action_inputs"], card["width"], card["depth"]
+        )
+        like = eqx.filter_vmap(make)(jax.vmap(jax.random.key)(jnp.arange(card["seeds"])))
+        stacked = tree_from_arrays(like, read_arrays(file), file)
+        return [LearnedReward(_one(stacked, i), card["states"], card["actions"]) for i in range(card["seeds"])]
+
+
+def save_rewards(path: Path, stacked: PyTree, card: dict[str, Any]) -> None:
+    """Write the rewards of all seeds and the card that says how to rebuild them."""
+    write_arrays(path / "reward.safetensors", tree_to_arrays(stacked))
+    write_json(path / "reward.json", {"format_version": 1} | card)
+
+
+def save_policies(path: Path, log_prob: Float[np.ndarray, "seeds states actions"]) -> None:
+    """Write the tables of all seeds."""
+    write_arrays(path / "policy.safetensors", {"log_prob": log_prob})
+
+
+def _one(stacked: PyTree, index: int) -> PyTree:
+    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, stacked)
+
+
+def _indices(values: ArrayLike, count: int, what: str) -> Num[np.ndarray, "..."]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= count)):
+        raise InputError(f"a {what} must be a whole number in 0..{count - 1}, got {values!r}.")
+    return array

@@ -1,0 +1,43 @@
+"""Task names and their parameters."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trustirl.core.errors import InputError, unknown_name
+from trustirl.tasks.exact import ExactTask
+from trustirl.tasks.gridworld import cliff, gridworld
+from trustirl.tasks.tabular import chain, random_mdp
+
+TASKS: dict[str, Callable[..., ExactTask]] = {
+    "gridworld": gridworld,
+    "random-mdp": random_mdp,
+    "chain": chain,
+    "cliff": cliff,
+}
+
+
+def make_task(name: str, arguments: Mapping[str, Any] | None = None) -> ExactTask:
+    """Build a task by name; text arguments (from a command line) become what the task's signature asks for."""
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    parameters = inspect.signature(TASKS[name]).parameters
+    given = {key: _convert(name, key, value, parameters) for key, value in (arguments or {}).items()}
+    return TASKS[name](**given)
+
+
+def resolved_arguments(name: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Every argument of the task, defaults included: what a run's config.json records."""
+    parameters = inspect.signature(TASKS[name]).parameters
+    given = {key: _convert(name, key, value, parameters) for key, value in (arguments or {}).items()}
+    return {key: p.default for key, p in parameters.items()} | given
+
+
+def _convert(task: str, key: str, value: Any, parameters: Mapping[str, inspect.Parameter]) -> Any:
+    if key not in parameters:
+        raise unknown_name(f"argument of task {task!r},", key, parameters)
+    wanted: type = parameters[key].annotation
+    try:
+        return wanted(value)
+    except (TypeError, ValueError):
+        raise InputError(f"task argument {key} must be {wanted.__name__}, got {value!r}.") from None

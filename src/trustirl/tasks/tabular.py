@@ -1,0 +1,66 @@
+"""Small MDPs for theory: random ones, and a chain whose answers can be written down."""
+
+import numpy as np
+
+from trustirl.core.errors import InputError
+from trustirl.core.mdp import make_mdp
+from trustirl.tasks.exact import ExactTask
+
+
+def random_mdp(
+    states: int = 6,
+    actions: int = 3,
+    successors: int = 3,
+    seed: int = 0,
+    horizon: int = 50,
+    discount: float = 0.9,
+    temperature: float = 1.0,
+) -> ExactTask:
+    """Random successors, Dirichlet probabilities, a normal reward on states and actions."""
+    _at_least(1, states=states, successors=successors, horizon=horizon)
+    _at_least(2, actions=actions)
+    rng = np.random.default_rng(seed)
+    probabilities = rng.dirichlet(np.ones(successors), size=(states, actions))
+    return ExactTask(
+        "random-mdp",
+        make_mdp(
+            rng.integers(states, size=probabilities.shape),
+            probabilities,
+            rng.dirichlet(np.ones(states)),
+            discount,
+            temperature,
+        ),
+        true_reward=rng.normal(size=(states, actions)),
+        features=np.eye(states),
+        horizon=horizon,
+        state_only=False,
+    )
+
+
+def chain(
+    length: int = 5, horizon: int = 50, discount: float = 0.9, temperature: float = 1.0, goal: float = 1.0
+) -> ExactTask:
+    """Walk left or right along a line; the right end pays `goal` per step and holds whoever arrives."""
+    _at_least(2, length=length)
+    _at_least(1, horizon=horizon)
+    position = np.arange(length)
+    destinations = np.stack([np.maximum(position - 1, 0), np.minimum(position + 1, length - 1)], axis=1)
+    destinations[-1] = length - 1
+    reward = np.zeros((length, 2))
+    reward[-1] = goal
+    return ExactTask(
+        "chain",
+        make_mdp(
+            destinations[..., None], np.ones((length, 2, 1)), np.eye(length)[0], discount, temperature
+        ),
+        true_reward=reward,
+        features=np.eye(length),
+        horizon=horizon,
+        state_only=True,
+    )
+
+
+def _at_least(least: int, **sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < least:
+            raise InputError(f"{name} must be at least {least}, got {size}.")

@@ -1,0 +1,97 @@
+"""A question (`Experiment`) and the parts that answer it (`World`)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trustirl.algorithms import ALGORITHMS
+from trustirl.core.errors import InputError
+from trustirl.core.mdp import check_reward_table
+from trustirl.core.measure import Reward, expect
+from trustirl.core.records import Algorithm, Sampler
+from trustirl.core.types import Metrics, Transition
+from trustirl.demos.schema import Demos, tabular_measure
+from trustirl.evaluation.returns import episode_return
+from trustirl.irl.loop import Observe
+from trustirl.nets.rewards import RewardKind, reward_factory
+from trustirl.rl.exact import SoftPolicy, exact_solver, occupancy, solve
+from trustirl.rollouts.exact import exact_sampler
+from trustirl.rollouts.tabular import sample_episodes
+from trustirl.tasks.exact import ExactTask
+from trustirl.tasks.registry import make_task
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A fully resolved question; `config.json` holds it and `resume` asks it again."""
+
+    algorithm: str
+    task: str
+    task_args: dict[str, Any]
+    demos: str
+    demo_episodes: int | None
+    seeds: int
+    steps: int
+    reward: RewardKind
+    reward_inputs: Literal["state", "state-action"]
+    policy_rounds: int
+    suboptimality: float
+    compare: bool
+    algorithm_config: dict[str, Any]
+
+
+class World(NamedTuple):
+    """The parts of an exact experiment, put together."""
+
+    task: ExactTask
+    expert: SoftPolicy
+    demo: Transition
+    demo_hash: str
+    algorithm: Algorithm
+    sampler: Sampler
+    observe: Observe
+
+    def parts(self) -> tuple[Algorithm, Sampler, Observe]:
+        """What the loop needs."""
+        return self.algorithm, self.sampler, self.observe
+
+
+def build(experiment: Experiment, demos: Demos | None = None) -> World:
+    """Put task, expert, demonstrations and algorithm together; checks everything that a user gave."""
+    task = make_task(experiment.task, experiment.task_args)
+    mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
+    expert = jax.jit(solve)(mdp, truth)
+    if demos is None and experiment.demos != "packaged":
+        demos = Demos.from_npz(experiment.demos)
+    if experiment.demo_episodes is not None:
+        episodes = experiment.demo_episodes
+        demos = demos.take(episodes) if demos else sampled_demos(task, expert, episodes)
+    if demos:
+        demo, demo_hash = tabular_measure(demos, mdp), demos.content_hash()
+    else:
+        demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
+    action_inputs = experiment.reward_inputs == "state-action"
+    make_reward = reward_factory(experiment.reward, task.features, mdp.actions, action_inputs)
+    solver = exact_solver(mdp, experiment.policy_rounds, experiment.suboptimality)
+    solved = not (experiment.policy_rounds or experiment.suboptimality)
+
+    def observe(policy: SoftPolicy, reward: Reward) -> Metrics:
+        mean, deviation = episode_return(mdp, policy.log_prob, truth, task.horizon)
+        best = jnp.vdot(mdp.initial, policy.value) if solved else solver.optimal_value(reward)
+        return {"return_mean": mean, "return_std": deviation, "ell": mdp.mass * expect(reward, demo) - best}
+
+    entry = ALGORITHMS[experiment.algorithm]
+    algorithm = entry.build(solver, make_reward, entry.config(**experiment.algorithm_config))
+    return World(task, expert, demo, demo_hash, algorithm, exact_sampler(mdp, demo), observe)
+
+
+def sampled_demos(task: ExactTask, expert: SoftPolicy, episodes: int) -> Demos:
+    """Episodes of the soft-optimal expert, always the same ones for the same number."""
+    if episodes < 1:
+        raise InputError(f"demo_episodes must be at least 1, got {episodes}.")
+    states, actions = sample_episodes(task.mdp, expert.log_prob, task.horizon, episodes, jax.random.key(2**31))
+    ends = task.horizon * np.arange(1, episodes + 1)
+    return Demos.from_numpy(np.asarray(states).ravel(), np.asarray(actions).ravel(), ends)

@@ -1,0 +1,137 @@
+"""Writes a made-up run folder, so that the report can be tested without training anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+GRID = {"kind": "grid", "shape": [7, 7], "target": 24}
+LABELS = ("TRRO quadratic", "TRRO curvature", "TRRO paper (C from Theorem 1)", "PIRO", "ML-IRL")
+
+
+def write_json(path: Path, values: Any) -> None:
+    path.write_text(json.dumps(values), encoding="utf-8")
+
+
+def write_run(
+    folder: Path,
+    *,
+    task: str = "gridworld",
+    seeds: int = 3,
+    iterations: int = 200,
+    picture: dict[str, Any] = GRID,
+    states: int = 49,
+    trust_region: bool = True,
+    compared: bool = True,
+) -> Path:
+    """Write all files of a run into `folder` and return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    task_args = {"size": 7, "slip": 0.1}
+    config = {
+        "algorithm": "piro",
+        "task": task,
+        "task_args": task_args,
+        "seeds": seeds,
+        "iterations": iterations,
+    }
+    write_json(folder / "config.json", config | {"demos": "packaged", "demo_episodes": None})
+    write_json(
+        folder / "manifest.json",
+        {
+            "versions": {"trustirl": "0.1.0", "jax": "0.10.0"},
+            "device": "cpu",
+            "seeds": list(range(seeds)),
+            "command": f"trustirl train piro --task {task}",
+            "created": "2025-11-15T14:00:00Z",
+        },
+    )
+    ell = _write_metrics(folder / "metrics.jsonl", seeds, iterations, trust_region)
+    correlations = _write_maps(folder / "maps.safetensors", seeds, states, picture, compared)
+    write_json(
+        folder / "summary.json",
+        {
+            "returns": [-9.05 - 0.01 * seed for seed in range(seeds)],
+            "expert_return": -9.01,
+            "env_steps": {"train": 0, "reward": 0, "evaluation": 0},
+            "wall_seconds": 12.4,
+            "updates_per_second": 48.2,
+            "reward_correlation": correlations,
+            "ell": ell,
+            "ell_expert": -1.2,
+            "picture": picture,
+        },
+    )
+    if compared:
+        _write_comparison(folder / "comparison.json", iterations)
+        _write_certificate(folder / "certificate.json")
+    return folder
+
+
+def _write_metrics(path: Path, seeds: int, iterations: int, trust_region: bool) -> list[float]:
+    noise = np.random.default_rng(1)
+    last, lines = [], []
+    for seed in range(seeds):
+        for i in range(1, iterations + 1):
+            fade = float(np.exp(-i / 30) * (1 + 0.1 * noise.normal()))
+            row = {
+                "seed": seed,
+                "iteration": i,
+                "env_steps": 0,
+                "return_mean": -9.05 - 14 * fade,
+                "return_std": 0.0,
+            }
+            row |= {"gap": 0.3 * fade, "ell": -1.21 - 1.8 * fade, "seconds": 0.06 * i}
+            row |= (
+                {"drift": 0.2 * fade, "mu": 1 + 3 * (1 - fade)}
+                if trust_region
+                else {"drift": None, "mu": None}
+            )
+            lines.append(json.dumps(row))
+        last.append(row["ell"])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return last
+
+
+def _write_maps(path: Path, seeds: int, states: int, picture: dict[str, Any], compared: bool) -> list[float]:
+    noise = np.random.default_rng(2)
+    columns = picture.get("shape", [1, states])[1]
+    rows, cols = np.divmod(np.arange(states), columns)
+    row, col = divmod(picture.get("target", states // 2), columns)
+    distance = np.hypot(rows - row, cols - col)
+    true = -distance / distance.max() + 0.5 * np.exp(-(distance**2))
+    visits = np.exp(-distance)
+    arrays = {
+        "true_reward": true,
+        "recovered_reward": 3 * true + 40 + 0.15 * noise.normal(size=(seeds, states)),
+        "expert_visits": visits / visits.sum(),
+        "learner_visits": visits * np.exp(0.15 * noise.normal(size=(seeds, states))),
+    }
+    if compared:
+        arrays["sampled_recovered_reward"] = 2 * true - 7 + 0.4 * noise.normal(size=states)
+    save_file({key: value.astype(np.float32) for key, value in arrays.items()}, path)
+    return [float(np.corrcoef(true, seed)[0, 1]) for seed in arrays["recovered_reward"]]
+
+
+def _write_comparison(path: Path, iterations: int) -> None:
+    i = np.arange(iterations)
+    curves = [
+        {"label": label, "ell": (-1.21 - 1.8 * np.exp(-i / pace)).tolist()}
+        for label, pace in zip(LABELS, (24, 18, 4000, 30, 12), strict=True)
+    ]
+    curves[-1]["ell"] = (-1.3 - 1.7 * np.exp(-i / 12) + 0.06 * np.sin(i / 3)).tolist()
+    write_json(
+        path, {"curves": curves, "sampled": {"episodes": 50, "reward_correlation": 0.97, "return": -9.1}}
+    )
+
+
+def _write_certificate(path: Path) -> None:
+    gap, constant = 0.4, 20.0
+    largest = gap**2 / (8 * constant)
+    delta = np.geomspace(1e-7, 1e-2, 80)
+    root = np.sqrt(2 * constant * delta)
+    step = np.where(delta < largest, (gap - root) / constant, 0)
+    gain = np.where(delta < largest, (gap - root) ** 2 / (2 * constant) - delta, 0)
+    values = {"delta": delta.tolist(), "step": step.tolist(), "gain": gain.tolist()}
+    write_json(path, values | {"largest_delta": largest, "constant": constant, "occupancy_gap": gap})
