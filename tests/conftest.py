@@ -1,8 +1,11 @@
 """Test set-up: float64 for the exact world, reproducible examples, how many of them by TRUSTIRL_EXAMPLES."""
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import jax
+import pytest
 from hypothesis import HealthCheck, settings
 
 jax.config.update("jax_enable_x64", True)
@@ -15,3 +18,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("trustirl")
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Say something in the closing summary; plain prints are lost between parallel workers."""
+    return lambda sentence: record_property("tell", sentence)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what tests told."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, sentence in report.user_properties:
+            if name == "tell" and report.when == "call":
+                terminalreporter.write_line(sentence)

@@ -160,8 +160,8 @@ def _parse(options: type[Any], arguments: list[str], program: str) -> Any:
 
 
 def _one_line(box: str) -> str:
-    """The complaint without its frame, its help texts and its line breaks."""
-    rows = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
-    sections = re.split(r"\n─+\n", "\n".join(rows))
+    """The complaint without its frame (lines or, on plain terminals, dashes), its help texts and its line breaks."""
+    rows = [line.strip("│ ") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    sections = re.split(r"\n[─-]{3,}(?:\n|$)", "\n".join(rows).strip())
     said = [text for text in sections if not text.startswith(("For full helptext", "Argument helptext"))]
     return "; ".join(" ".join(text.split()) for text in said).rstrip(".")

@@ -63,7 +63,11 @@ def train(
         raise unknown_name("algorithm", algorithm, ALGORITHMS)
     if preset not in PRESET_STEPS:
         raise unknown_name("preset", preset, PRESET_STEPS)
-    for name, number, least in (("seeds", seeds, 1), ("steps", steps, 1), ("policy_rounds", policy_rounds, 0)):
+    for name, number, least in (
+        ("seeds", seeds, 1),
+        ("steps", steps, 1),
+        ("policy_rounds", policy_rounds, 0),
+    ):
         if number is not None and number < least:
             raise InputError(f"{name} must be at least {least}, got {number}.")
     if not suboptimality >= 0:
@@ -119,21 +123,20 @@ def resume(path: str | Path) -> Run:
 
 def _run(experiment: Experiment, world: World, folder: RunFolder, resuming: bool = False) -> Run:
     keys = seed_keys(experiment.seeds)
-    state, spent = None, 0.0
-    if resuming and folder.has_checkpoint():
-        like, _ = next(iterate(*world.parts(), keys, 0))
-        state, iteration, spent = folder.load_checkpoint(like)
+    start, spent = None, 0.0
+    if resuming:
+        start, iteration, spent = folder.load_checkpoint(like=world.loop.start(keys)[0])
         folder.forget_metrics_after(iteration)
-    began = time.perf_counter() - spent
+    state, began = start, time.perf_counter() - spent
     with _progress(experiment) as show:
-        for state, metrics in iterate(*world.parts(), keys, experiment.steps, state):
+        for state, metrics in iterate(world.loop, keys, experiment.steps, start):
             iteration, seconds = int(state.iteration[0]), time.perf_counter() - began
             rows = _rows(metrics, iteration, experiment.seeds, seconds)
             folder.append_metrics(rows)
             show(rows)
             if iteration % CHECKPOINT_EVERY == 0:
                 folder.save_checkpoint(state, iteration, seconds)
-    assert state is not None  # steps >= 1, so the loop has run or a checkpoint was read
+    assert state is not None  # the loop has yielded, or a finished state was read
     seconds = time.perf_counter() - began
     folder.save_checkpoint(state, experiment.steps, seconds)
     write_results(experiment, world, state, folder.metrics()[-experiment.seeds :], seconds, folder.path)
@@ -165,7 +168,9 @@ def _manifest(experiment: Experiment, world: World) -> dict[str, Any]:
     packages = ("trustirl", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium")
     return {
         "format_version": 1,
-        "command": " ".join(["trustirl", *sys.argv[1:]]) if Path(sys.argv[0]).name == "trustirl" else "trustirl.train",
+        "command": " ".join(["trustirl", *sys.argv[1:]])
+        if Path(sys.argv[0]).name == "trustirl"
+        else "trustirl.train",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "platform": platform.platform(),
@@ -190,7 +195,7 @@ def _progress(experiment: Experiment) -> Iterator[Callable[[list[dict[str, Any]]
         job = bar.add_task("train", total=experiment.steps, return_mean=float("nan"), ell=float("nan"))
 
         def show(rows: list[dict[str, Any]]) -> None:
-            means = {name: float(np.mean([row[name] for row in rows])) for name in ("return_mean", "ell")}
-            bar.update(job, completed=rows[0]["iteration"], **means)
+            mean_return, mean_ell = (float(np.mean([row[name] for row in rows])) for name in ("return_mean", "ell"))
+            bar.update(job, completed=rows[0]["iteration"], return_mean=mean_return, ell=mean_ell)
 
         yield show

@@ -70,9 +70,7 @@ def write_results(
         "expert_return": float(score(world.expert.log_prob)),
         "reward_correlation": [_correlation(table, task) for table in tables],
         "ell": [row["ell"] for row in last_rows],
-        "ell_expert": float(
-            mdp.mass * expect(TableReward(truth), world.demo) - jax.jit(optimal_value)(truth, mdp)
-        ),
+        "ell_expert": float(mdp.mass * expect(TableReward(truth), world.demo) - jax.jit(optimal_value)(truth, mdp)),
         "env_steps": {"train": 0, "reward": 0, "evaluation": 0},
         "wall_seconds": round(seconds, 3),
         "updates_per_second": round(experiment.steps * experiment.seeds / seconds, 3),
@@ -109,9 +107,9 @@ def _compare(experiment: Experiment, world: World) -> tuple[dict[str, Any], Floa
         question = replace(experiment, algorithm=algorithm, algorithm_config=resolved, **changes)
         parts = build(question)
         ell = []
-        for state, metrics in iterate(*parts.parts(), seed_keys(1), experiment.steps):
-            ell.append(float(metrics["ell"][0]))
-        return ell, parts, state
+        for now in iterate(parts.loop, seed_keys(1), experiment.steps):
+            ell.append(float(now[1]["ell"][0]))
+        return ell, parts, now[0]
 
     curves = [
         {"label": label, "ell": variant(algorithm, config)[0]} for label, (algorithm, config) in COMPARED.items()

@@ -1,6 +1,6 @@
 """What training leaves: a policy to act with and a reward to reuse. Loading never executes code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num, PyTree
-from numpy.typing import ArrayLike
 
 from trustirl.core.errors import InputError
 from trustirl.core.files import (
@@ -25,6 +24,8 @@ from trustirl.core.precision import double_precision
 from trustirl.core.types import Transition
 from trustirl.nets.rewards import reward_factory
 
+WholeNumbers = np.ndarray | Sequence[int] | int | np.integer
+
 
 @dataclass(frozen=True)
 class TabularPolicy:
@@ -32,7 +33,7 @@ class TabularPolicy:
 
     log_prob: Float[np.ndarray, "states actions"]
 
-    def predict(self, obs: ArrayLike, deterministic: bool = False, seed: int = 0) -> tuple[Any, None]:
+    def predict(self, obs: WholeNumbers, deterministic: bool = False, seed: int = 0) -> tuple[Any, None]:
         """Actions for states; the likeliest ones if deterministic, else drawn with `seed`."""
         states = _indices(obs, len(self.log_prob), "state")
         rows = self.log_prob[states]
@@ -51,10 +52,10 @@ class LearnedReward:
 
     def __call__(
         self,
-        obs: ArrayLike,
-        action: ArrayLike,
-        next_obs: ArrayLike | None = None,  # noqa: ARG002  the signature every reward shares
-        terminated: ArrayLike | None = None,  # noqa: ARG002
+        obs: WholeNumbers,
+        action: WholeNumbers,
+        next_obs: WholeNumbers | None = None,  # noqa: ARG002  the signature every reward shares
+        terminated: np.ndarray | Sequence[bool] | bool | None = None,  # noqa: ARG002
     ) -> Float[np.ndarray, "..."]:
         """Rewards of a batch of transitions; tabular rewards depend on the state and perhaps the action."""
         states = _indices(obs, self.states, "state")
@@ -133,7 +134,7 @@ def _one(stacked: PyTree, index: int) -> PyTree:
     return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, stacked)
 
 
-def _indices(values: ArrayLike, count: int, what: str) -> Num[np.ndarray, "..."]:
+def _indices(values: WholeNumbers, count: int, what: str) -> Num[np.ndarray, "..."]:
     array = np.asarray(values)
     if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= count)):
         raise InputError(f"a {what} must be a whole number in 0..{count - 1}, got {values!r}.")

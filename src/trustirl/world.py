@@ -11,11 +11,10 @@ from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError
 from trustirl.core.mdp import check_reward_table
 from trustirl.core.measure import Reward, expect
-from trustirl.core.records import Algorithm, Sampler
 from trustirl.core.types import Metrics, Transition
 from trustirl.demos.schema import Demos, tabular_measure
 from trustirl.evaluation.returns import episode_return
-from trustirl.irl.loop import Observe
+from trustirl.irl.loop import Loop, Observe, compiled, make_loop
 from trustirl.nets.rewards import RewardKind, reward_factory
 from trustirl.rl.exact import SoftPolicy, exact_solver, occupancy, solve
 from trustirl.rollouts.exact import exact_sampler
@@ -50,13 +49,8 @@ class World(NamedTuple):
     expert: SoftPolicy
     demo: Transition
     demo_hash: str
-    algorithm: Algorithm
-    sampler: Sampler
     observe: Observe
-
-    def parts(self) -> tuple[Algorithm, Sampler, Observe]:
-        """What the loop needs."""
-        return self.algorithm, self.sampler, self.observe
+    loop: Loop
 
 
 def build(experiment: Experiment, demos: Demos | None = None) -> World:
@@ -85,7 +79,8 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
 
     entry = ALGORITHMS[experiment.algorithm]
     algorithm = entry.build(solver, make_reward, entry.config(**experiment.algorithm_config))
-    return World(task, expert, demo, demo_hash, algorithm, exact_sampler(mdp, demo), observe)
+    loop = compiled(make_loop(algorithm, exact_sampler(mdp, demo), observe))
+    return World(task, expert, demo, demo_hash, observe, loop)
 
 
 def sampled_demos(task: ExactTask, expert: SoftPolicy, episodes: int) -> Demos:

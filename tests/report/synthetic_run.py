@@ -8,6 +8,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 GRID = {"kind": "grid", "shape": [7, 7], "target": 24}
+FIGURES = ["rewards", "visits", "likelihood", "trust", "returns", "certificate"]
 LABELS = ("TRRO quadratic", "TRRO curvature", "TRRO paper (C from Theorem 1)", "PIRO", "ML-IRL")
 
 
@@ -83,11 +84,7 @@ def _write_metrics(path: Path, seeds: int, iterations: int, trust_region: bool) 
                 "return_std": 0.0,
             }
             row |= {"gap": 0.3 * fade, "ell": -1.21 - 1.8 * fade, "seconds": 0.06 * i}
-            row |= (
-                {"drift": 0.2 * fade, "mu": 1 + 3 * (1 - fade)}
-                if trust_region
-                else {"drift": None, "mu": None}
-            )
+            row |= {"drift": 0.2 * fade, "mu": 1 + 3 * (1 - fade)} if trust_region else {"drift": None, "mu": None}
             lines.append(json.dumps(row))
         last.append(row["ell"])
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -121,13 +118,11 @@ def _write_comparison(path: Path, iterations: int) -> None:
         for label, pace in zip(LABELS, (24, 18, 4000, 30, 12), strict=True)
     ]
     curves[-1]["ell"] = (-1.3 - 1.7 * np.exp(-i / 12) + 0.06 * np.sin(i / 3)).tolist()
-    write_json(
-        path, {"curves": curves, "sampled": {"episodes": 50, "reward_correlation": 0.97, "return": -9.1}}
-    )
+    write_json(path, {"curves": curves, "sampled": {"episodes": 50, "reward_correlation": 0.97, "return": -9.1}})
 
 
 def _write_certificate(path: Path) -> None:
-    gap, constant = 0.4, 20.0
+    gap, constant = 13.8, 40_000.0
     largest = gap**2 / (8 * constant)
     delta = np.geomspace(1e-7, 1e-2, 80)
     root = np.sqrt(2 * constant * delta)

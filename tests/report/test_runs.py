@@ -39,9 +39,7 @@ def changed(name: str, **values: Any) -> Damage:
 def maps(**values: Any) -> Damage:
     def damage(folder: Path) -> None:
         arrays = load_file(folder / "maps.safetensors") | values
-        save_file(
-            {key: value for key, value in arrays.items() if value is not None}, folder / "maps.safetensors"
-        )
+        save_file({key: value for key, value in arrays.items() if value is not None}, folder / "maps.safetensors")
 
     return damage
 

@@ -23,11 +23,14 @@ class MceConfig:
 
     memory: int = 10
     """Past gradients that L-BFGS remembers."""
+    line_search_steps: int = 15
+    """Most evaluations of ell per line search."""
 
 
 def mce(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: MceConfig) -> Algorithm:
     """Put the algorithm together for a known MDP and a class of rewards."""
-    optimizer = optax.lbfgs(memory_size=config.memory)
+    search = optax.scale_by_zoom_linesearch(config.line_search_steps, initial_guess_strategy="one")
+    optimizer = optax.lbfgs(memory_size=config.memory, linesearch=search)
 
     def update_reward(state: IrlState, data: RewardData, _key: Array) -> tuple[IrlState, Metrics]:
         parameters, static = eqx.partition(state.reward, eqx.is_inexact_array)
@@ -41,6 +44,6 @@ def mce(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: Mce
             gradient, state.optimizer, parameters, value=value, grad=gradient, value_fn=loss
         )
         reward = eqx.combine(optax.apply_updates(parameters, updates), static)
-        return replace(state, reward=reward, optimizer=optimizer_state), {"loss": value}
+        return replace(state, reward=reward, optimizer=optimizer_state), {}
 
     return explicit(solver, make_reward, optimizer, update_reward)

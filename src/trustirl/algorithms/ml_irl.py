@@ -30,17 +30,20 @@ class MlIrlConfig:
 
 
 def ml_irl(
-    solver: Solver | ExactSolver, make_reward: Callable[[Array], PyTree], config: MlIrlConfig, draw: Draw = whole
+    solver: Solver | ExactSolver,
+    make_reward: Callable[[Array], PyTree],
+    config: MlIrlConfig,
+    draw: Draw = whole,
 ) -> Algorithm:
     """Put the algorithm together for a solver and a class of rewards."""
     optimizer = decaying_adam(config.reward_step, config.decay)
 
-    def loss(reward: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
+    def misfit(reward: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
         return -gap(reward, demo, learner)  # -ell_old up to a constant, Equation 5c
 
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
         batches = draw(data, config.inner_steps, key)
-        reward, optimizer_state, value = descend(loss, optimizer, state.reward, state.optimizer, batches)
-        return replace(state, reward=reward, optimizer=optimizer_state), {"loss": value}
+        reward, optimizer_state = descend(misfit, optimizer, state.reward, state.optimizer, batches)
+        return replace(state, reward=reward, optimizer=optimizer_state), {}
 
     return explicit(solver, make_reward, optimizer, update_reward)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.descend import decaying_adam, descend
-from trustirl.core.measure import Draw, Reward, whole
+from trustirl.core.measure import Draw, Reward, split_first, whole
 from trustirl.core.records import Algorithm, ExactSolver, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, Transition
 from trustirl.irl.compose import explicit
@@ -39,39 +39,48 @@ class PiroConfig:
     """mu rests while eps_bar lies within [target / x, target * x]."""
     y: float = 1.5
     """Factor by which mu grows or shrinks."""
-    mu_range: tuple[float, float] = (1e-4, 10.0)
-    """mu stays within these bounds."""
+    mu_min: float = 1e-4
+    """mu never falls below this."""
+    mu_max: float = 10.0
+    """mu never rises above this."""
 
 
 def piro(
-    solver: Solver | ExactSolver, make_reward: Callable[[Array], PyTree], config: PiroConfig, draw: Draw = whole
+    solver: Solver | ExactSolver,
+    make_reward: Callable[[Array], PyTree],
+    config: PiroConfig,
+    draw: Draw = whole,
 ) -> Algorithm:
     """Put the algorithm together for a solver and a class of rewards."""
     optimizer = decaying_adam(config.reward_step, config.decay)
+
+    def misfit(reward: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
+        return -gap(reward, demo, learner)  # -ell_old up to a constant, Equation 5c
 
     def penalty(reward: Reward, old: Reward, reference: Transition) -> Float[Array, ""]:
         if config.penalty == "squared":
             return squared_change(reward, old, reference) / 2
         return drift(reward, old, reference)
 
-    def loss(
+    def confined(
         reward: Reward, old: Reward, mu: Array, reference: Transition, demo: Transition, learner: Transition
     ) -> Float[Array, ""]:
-        return mu * penalty(reward, old, reference) - gap(reward, demo, learner)  # -L, Equation 9
+        return misfit(reward, demo, learner) + mu * penalty(reward, old, reference)  # -L, Equation 9
 
     def adapt(mu: Array, eps: Array) -> Array:  # Equation 11
         factor = jnp.where(eps > config.target * config.x, config.y, 1.0)
         factor = jnp.where(eps < config.target / config.x, 1.0 / config.y, factor)
-        return jnp.clip(mu * factor, *config.mu_range)
+        return jnp.clip(mu * factor, config.mu_min, config.mu_max)
 
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
         old, mu = state.reward, state.extra
         batches = draw(data, config.inner_steps, key)
-        reward, optimizer_state, value = descend(
-            loss, optimizer, old, state.optimizer, batches, old, mu, data.reference
-        )
+        # At r_old the penalty has no gradient, so the first step is free; taking it apart keeps rounding noise at
+        # the norm's kink from counting as a direction.
+        first, rest = split_first(batches)
+        reward, optimizer_state = descend(misfit, optimizer, old, state.optimizer, first)
+        reward, optimizer_state = descend(confined, optimizer, reward, optimizer_state, rest, old, mu, data.reference)
         eps = drift(reward, old, data.reference)
-        metrics = {"loss": value, "drift": eps, "mu": mu}
-        return replace(state, reward=reward, optimizer=optimizer_state, extra=adapt(mu, eps)), metrics
+        return replace(state, reward=reward, optimizer=optimizer_state, extra=adapt(mu, eps)), {"mu": mu}
 
     return explicit(solver, make_reward, optimizer, update_reward, extra=jnp.asarray(config.mu))

@@ -90,18 +90,19 @@ def trro(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: Tr
                 return promised - paper_constant(mdp.actions, largest, mdp.discount) * jnp.max(jnp.abs(change))
             return promised - quadratic_error(change, constant, delta)
 
+        # Below this gain, rounding decides: at an optimum there is nothing left to certify.
+        visible = jnp.finfo(velocity.dtype).eps * mdp.mass * jnp.max(jnp.abs(rewards(old)))
+
         def uncertified(carry: tuple[Array, Array, Array]) -> Array:
             step, gain, halvings = carry
-            return ~(gain > 0) & (halvings < config.halvings) & (step > 0)
+            return ~(gain > 0) & (halvings < config.halvings) & (step * slope > visible)
 
         def halve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             step, _, halvings = carry
             return step / 2, guaranteed_gain(step / 2), halvings + 1
 
         proposed = first_step()
-        step, gain, _ = jax.lax.while_loop(
-            uncertified, halve, (proposed, guaranteed_gain(proposed), jnp.asarray(0))
-        )
+        step, gain, _ = jax.lax.while_loop(uncertified, halve, (proposed, guaranteed_gain(proposed), jnp.asarray(0)))
         step = jnp.where(gain > 0, step, 0.0)
         reward = eqx.combine(optax.tree.add_scale(old, step, direction), static)
         metrics = {"certified_gain": jnp.maximum(gain, 0.0)}

@@ -21,23 +21,21 @@ def descend(
     optimizer_state: PyTree,
     batches: PyTree,
     *anchors: Any,
-) -> tuple[PyTree, PyTree, Float[Array, ""]]:
+) -> tuple[PyTree, PyTree]:
     """Minimise `loss(net, *anchors, *batch)`, one step per leading index of `batches`.
 
     The anchors stay what they are for the whole round; that is what makes a trust region a trust region.
     """
     parameters, static = eqx.partition(net, eqx.is_inexact_array)  # a scan carries arrays only
 
-    def step(carry: tuple[PyTree, PyTree], batch: PyTree) -> tuple[tuple[PyTree, PyTree], Array]:
+    def step(carry: tuple[PyTree, PyTree], batch: PyTree) -> tuple[tuple[PyTree, PyTree], None]:
         parameters, optimizer_state = carry
-        value, gradients = jax.value_and_grad(lambda p: loss(eqx.combine(p, static), *anchors, *batch))(
-            parameters
-        )
-        updates, optimizer_state = optimizer.update(gradients, optimizer_state, parameters)
-        return (optax.apply_updates(parameters, updates), optimizer_state), value
+        gradient = jax.grad(lambda p: loss(eqx.combine(p, static), *anchors, *batch))(parameters)
+        updates, optimizer_state = optimizer.update(gradient, optimizer_state, parameters)
+        return (optax.apply_updates(parameters, updates), optimizer_state), None
 
-    (parameters, optimizer_state), values = jax.lax.scan(step, (parameters, optimizer_state), batches)
-    return eqx.combine(parameters, static), optimizer_state, values.mean()
+    (parameters, optimizer_state), _ = jax.lax.scan(step, (parameters, optimizer_state), batches)
+    return eqx.combine(parameters, static), optimizer_state
 
 
 def decaying_adam(step_size: float, decay: float) -> optax.GradientTransformation:

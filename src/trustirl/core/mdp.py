@@ -78,8 +78,8 @@ def make_mdp(
         jnp.asarray(succ, jnp.int32),
         jnp.asarray(prob / prob.sum(-1, keepdims=True)),
         jnp.asarray(start / start.sum()),
-        jnp.asarray(float(discount)),
-        jnp.asarray(float(temperature)),
+        jnp.asarray(discount, dtype=float),
+        jnp.asarray(temperature, dtype=float),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.types import RewardData, Transition
 
@@ -21,3 +21,8 @@ def expect(f: Reward, batch: Transition) -> Float[Array, ""]:
 def whole(data: RewardData, times: int, _key: Array) -> tuple[Transition, Transition]:
     """Minibatches of a world where nothing is sampled: the whole measures, once per optimiser step."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (times, *x.shape)), (data.demo, data.learner))
+
+
+def split_first(batches: PyTree) -> tuple[PyTree, PyTree]:
+    """Stacked minibatches as the first one (still stacked) and the rest, of which there may be none."""
+    return jax.tree.map(lambda x: x[:1], batches), jax.tree.map(lambda x: x[1:], batches)

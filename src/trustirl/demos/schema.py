@@ -62,7 +62,9 @@ class Demos:
             raise InputError(f"the demo file {path} is not a readable .npz archive of plain arrays.") from None
         missing = {"observations", "actions"} - arrays.keys()
         if missing:
-            raise InputError(f"the demo file {path} lacks {' and '.join(sorted(missing))}; it holds {sorted(arrays)}.")
+            raise InputError(
+                f"the demo file {path} lacks {' and '.join(sorted(missing))}; it holds {sorted(arrays)}."
+            )
         return cls.from_numpy(arrays["observations"], arrays["actions"], arrays.get("episode_ends"))
 
     def save_npz(self, path: Path) -> None:
@@ -105,7 +107,9 @@ def tabular_measure(demos: Demos, mdp: MDP) -> Transition:
         ("action", demos.actions, mdp.actions),
     ):
         if array.ndim != 1 or array.dtype.kind == "f":
-            raise InputError(f"demos of a tabular task hold one {name} number per step, got {array.dtype} {array.shape}.")
+            raise InputError(
+                f"demos of a tabular task hold one {name} number per step, got {array.dtype} {array.shape}."
+            )
         if array.min() < 0 or array.max() >= count:
             row = int(np.argmax((array < 0) | (array >= count)))
             raise InputError(

@@ -9,7 +9,10 @@ from trustirl.irl.certificates import certified_step, smoothness
 
 
 def certificate_curve(
-    mdp: MDP, expert: Float[Array, "states actions"], learner: Float[Array, "states actions"], points: int = 60
+    mdp: MDP,
+    expert: Float[Array, "states actions"],
+    learner: Float[Array, "states actions"],
+    points: int = 60,
 ) -> dict[str, float | list[float]]:
     """How large a reward step is proven to raise ell when the policy is only delta-optimal."""
     constant = smoothness(mdp.temperature, mdp.discount)

@@ -1,6 +1,7 @@
 """The only loop: reward step, policy step, fresh measures; all seeds at once, compiled once."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,18 +22,17 @@ def seed_keys(seeds: int) -> Array:
     return jax.vmap(jax.random.key)(jnp.arange(seeds))
 
 
-def iterate(
-    algorithm: Algorithm,
-    sampler: Sampler,
-    observe: Observe,
-    keys: Array,
-    iterations: int,
-    state: TrainState | None = None,
-) -> Iterator[tuple[TrainState, Metrics]]:
-    """Yield the state of all seeds and their metrics, at the start and after each reward update.
+class Loop(NamedTuple):
+    """The loop's two pure functions for one seed: `start(key)` and `step(state)`."""
 
-    Each yielded state is a matched pair: its policy has been improved for its reward (Algorithm 3, line 3), and
-    the next step updates the reward with that policy's measures (lines 4-10). Given a `state`, go on from there.
+    start: Callable[[Array], tuple[TrainState, Metrics]]
+    step: Callable[[TrainState], tuple[TrainState, Metrics]]
+
+
+def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe) -> Loop:
+    """Each state is a matched pair: its policy was improved for its reward (Algorithm 3, line 3).
+
+    A step updates the reward with that policy's measures (lines 4-10) and then improves the policy again.
     """
 
     def settle(irl: IrlState, key: Array) -> tuple[IrlState, RewardData, Metrics]:
@@ -55,12 +55,27 @@ def iterate(
         state = TrainState(irl, data, key, state.iteration + 1)
         return _strongly_typed(state), moved | reward_metrics | metrics
 
-    compiled_step = eqx.filter_jit(eqx.debug.assert_max_traces(eqx.filter_vmap(step), max_traces=1))
+    return Loop(start, step)
+
+
+def compiled(loop: Loop) -> Loop:
+    """Both functions over a leading seed axis, compiled; a step that would compile a second time is an error."""
+    step = eqx.debug.assert_max_traces(eqx.filter_vmap(loop.step), max_traces=1)
+    return Loop(eqx.filter_jit(eqx.filter_vmap(loop.start)), eqx.filter_jit(step))
+
+
+def iterate(
+    loop: Loop, keys: Array, iterations: int, state: TrainState | None = None
+) -> Iterator[tuple[TrainState, Metrics]]:
+    """Yield the state of all seeds and their metrics, at the start and after each reward update.
+
+    `loop` is a compiled one. Given a `state`, go on from there.
+    """
     if state is None:
-        state, metrics = eqx.filter_jit(eqx.filter_vmap(start))(keys)
+        state, metrics = loop.start(keys)
         yield state, metrics
     for _ in range(int(state.iteration[0]), iterations):
-        state, metrics = compiled_step(state)
+        state, metrics = loop.step(state)
         yield state, metrics
 
 

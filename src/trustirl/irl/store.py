@@ -21,7 +21,15 @@ from trustirl.core.files import (
 )
 
 FORMAT_VERSION = 1
-RUN_FILES = ("config.json", "manifest.json", "metrics.jsonl", "summary.json", "report.html", "checkpoints", "tb")
+RUN_FILES = (
+    "config.json",
+    "manifest.json",
+    "metrics.jsonl",
+    "summary.json",
+    "report.html",
+    "checkpoints",
+    "tb",
+)
 EXTRA_FILES = (
     "reward.safetensors",
     "reward.json",
@@ -93,10 +101,6 @@ class RunFolder:
         kept = [json.dumps(row) + "\n" for row in self.metrics() if row["iteration"] <= iteration]
         write_bytes(self.path / "metrics.jsonl", "".join(kept).encode())
 
-    def has_checkpoint(self) -> bool:
-        """Whether there is a state to go on from."""
-        return (self.path / "checkpoints" / "latest.json").exists()
-
     def save_checkpoint(self, state: PyTree, iteration: int, seconds: float, keep: int = 2) -> None:
         """Arrays first, the pointer that names them last; older checkpoints go once the pointer has moved."""
         folder = self.path / "checkpoints"
@@ -108,8 +112,10 @@ class RunFolder:
         for old in sorted(folder.glob("*.safetensors"))[:-keep]:
             old.unlink()
 
-    def load_checkpoint(self, like: PyTree) -> tuple[PyTree, int, float]:
-        """The newest state, its iteration and the seconds spent so far."""
+    def load_checkpoint(self, like: PyTree) -> tuple[PyTree | None, int, float]:
+        """The newest state (None before the first), its iteration and the seconds spent so far."""
+        if not (self.path / "checkpoints" / "latest.json").exists():
+            return None, -1, 0.0
         pointer = read_json(self.path / "checkpoints" / "latest.json")
         if pointer.get("format_version") != FORMAT_VERSION:
             raise InputError(

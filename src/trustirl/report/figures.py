@@ -107,13 +107,13 @@ def draw_visits(run: RunFiles, layout: Layout) -> str:
 
 def draw_likelihood(run: RunFiles, layout: Layout) -> str:
     """The likelihood of the demonstrations, iteration by iteration, for this run and its rivals."""
-    curves = run.comparison.curves if run.comparison else ()
+    curves, first = run.comparison.curves if run.comparison else (), run.metrics.iterations[0]
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         _seed_lines(axes, run, "ell", INK, "this run")
         for (label, ell), (colour, dash) in zip(curves, cycle(CURVES), strict=False):
-            _line(axes, np.arange(1, ell.size + 1), ell, color=colour, ls=dash, lw=1.8, label=label)
+            _line(axes, first + np.arange(ell.size), ell, color=colour, ls=dash, lw=1.8, label=label)
         axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="best reachable")
         _label(axes, "iteration", "log-likelihood ℓ")
         figure.legend(loc=layout.legend)
@@ -122,8 +122,8 @@ def draw_likelihood(run: RunFiles, layout: Layout) -> str:
 
 
 def draw_trust(run: RunFiles, layout: Layout) -> str | None:
-    """Drift of the reward and the price μ on it; None when the run recorded neither."""
-    names = {"drift": ("drift of the reward", VERMILION), "mu": ("price of drift μ", BLUE)}
+    """Drift of the reward and the weight μ of its penalty; None when the run recorded neither."""
+    names = {"drift": ("drift of the reward", VERMILION), "mu": ("penalty weight μ", BLUE)}
     shown = [key for key in names if np.isfinite(run.metrics.columns[key]).any()]
 
     def paint(figure: Figure) -> None:
@@ -156,6 +156,7 @@ def draw_certificate(run: RunFiles, layout: Layout) -> str | None:
         return None
     order = [i for i in np.argsort(certificate.delta) if certificate.delta[i] > 0]
     delta, largest = certificate.delta[order], certificate.largest_delta
+    constants = f"G = {certificate.occupancy_gap:.3g}, K = {certificate.constant:.6g}"
     start, end = delta[0] / 1.2, max(delta[-1], largest) * 1.2
     columns = {"certified step": certificate.step[order], "guaranteed gain in ℓ": certificate.gain[order]}
 
@@ -165,12 +166,11 @@ def draw_certificate(run: RunFiles, layout: Layout) -> str | None:
             _line(axes, delta, np.where(certificate.step[order] > 0, column, np.nan), color=colour, lw=2)
             axes.set(xscale="log", xlim=(start, end), ylim=(0, None))
             _powers_of_ten(axes.xaxis)
-            _label(axes, "error δ of the policy" if axes is rows[-1] else "", name)
+            _label(axes, f"error δ of the policy ({constants})" if axes is rows[-1] else "", name)
             if largest > 0:
                 axes.axvline(largest, color=INK, ls="--", lw=1)
                 axes.axvspan(start, largest, color=colour, alpha=0.07, lw=0)
         note = f"largest certifiable δ = {largest:.2g}" if largest > 0 else "no step can be certified"
-        note += f" (G = {certificate.occupancy_gap:.3g}, K = {certificate.constant:.3g})"
         rows[0].set_title(note, fontsize=9, weight="normal")
 
     return _svg("certificate", layout, 4.2, paint)
@@ -256,7 +256,7 @@ def _line(axes: Axes, x: np.ndarray, y: Numbers, **style: Any) -> None:
 
 
 def _label(axes: Axes, x: str, y: str) -> None:
-    axes.set(xlabel=x, ylabel=y)
+    axes.set(xlabel=x, ylabel=y, axisbelow=True)
     axes.grid(axis="y")
 
 

@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trustirl.core.errors import InputError
 from trustirl.report import figures
 from trustirl.report.figures import LAYOUTS, Layout
@@ -188,14 +190,14 @@ def _sections(run: RunFiles) -> tuple[Section, ...]:
             "likelihood",
             "How well the demonstrations are explained",
             "The log-likelihood ℓ of the demonstrations under the learned reward; higher is better, "
-            "and nothing can pass the dotted line. With a trust region the curve should never fall back.",
+            "and the dotted line is the best within reach. With a trust region it should never fall back.",
             figures.draw_likelihood,
         ),
         Section(
             "trust",
             "How carefully the reward moves",
-            "The drift is how far one update moves the reward, and μ is the price put on moving it. "
-            "Look for drift that stays small and fades as the run settles.",
+            "The drift is how far one update moves the reward, and μ weighs the penalty that holds it back. "
+            "Look for drift that settles instead of running away.",
             figures.draw_trust,
             absent="This run recorded neither drift nor μ: its algorithm has no trust region on the reward.",
         ),
@@ -209,8 +211,8 @@ def _sections(run: RunFiles) -> tuple[Section, ...]:
         Section(
             "certificate",
             "What is guaranteed",
-            "The reward step that is certain to raise ℓ, and by how much at least, when the policy is known "
-            "up to an error δ. Left of the dashed line improvement is proven; right of it, nothing.",
+            "How large a reward step is proven to raise ℓ, and by how much at least, when the policy is "
+            "optimal only up to δ. Left of the dashed line improvement is proven; right of it, nothing.",
             figures.draw_certificate,
             absent="This run holds no certificate to draw.",
         ),
@@ -218,19 +220,19 @@ def _sections(run: RunFiles) -> tuple[Section, ...]:
 
 
 def _reward_caption(run: RunFiles) -> str:
-    summary, seeds = run.summary, len(run.seeds)
-    mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
-    star = (
-        "; the star marks the target" if summary.picture.shape and summary.picture.target is not None else ""
-    )
-    flipped = (summary.reward_correlation < 0).any()
-    warning = (
-        " A negative correlation means that the fit had to turn the reward upside down." if flipped else ""
-    )
+    summary, maps = run.summary, run.maps
+    mean = f" (mean of {len(run.seeds)} seeds)" if len(run.seeds) > 1 else ""
+    star = "; the star marks the target" if summary.picture.target is not None else ""
+    drawn = [figures.correlation(maps.true_reward, seed) for seed in maps.recovered_reward]
+    notes = ""
+    if np.abs(drawn - summary.reward_correlation).max() > 0.01:
+        notes += " Averages over actions are drawn, while the correlation at the top counts every action."
+    if min(drawn) < 0:
+        notes += " A negative correlation means that the fit had to turn the reward upside down."
     return (
         f"The reward behind the demonstrations beside the one recovered from them{mean}, drawn with the "
         "scale and shift that fit best because only its shape can be recovered. "
-        f"The pictures should look alike{star}.{warning}"
+        f"The pictures should look alike{star}.{notes}"
     )
 
 

@@ -67,7 +67,7 @@ class Maps:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Likelihood per iteration of other algorithms; value i belongs to iteration i + 1."""
+    """Likelihood per iteration of other algorithms, each from the run's own first iteration on."""
 
     curves: tuple[tuple[str, Numbers], ...]
     sampled_episodes: int | None
@@ -121,11 +121,7 @@ class _Record:
 
     def whole(self, key: str) -> int:
         value = self.values.get(key)
-        return (
-            value
-            if type(value) is int and 0 <= value < 2**53
-            else self.fail(key, "a whole number, 0 or more")
-        )
+        return value if type(value) is int and 0 <= value < 2**53 else self.fail(key, "a whole number, 0 or more")
 
     def number_or_nan(self, key: str) -> float:
         return math.nan if self.values.get(key) is None else self.number(key)

@@ -222,10 +222,7 @@ def exact_solver(mdp: MDP, rounds: int = 0, suboptimality: float = 0.0) -> Exact
 
     def improve(policy: SoftPolicy, reward: Reward, _key: Array) -> tuple[SoftPolicy, Metrics]:
         table = mdp.table(reward(mdp.pairs()))
-        if rounds:
-            policy = policy_iteration(policy, table)
-        else:
-            policy = solve(mdp, table, policy.value, suboptimality)
+        policy = policy_iteration(policy, table) if rounds else solve(mdp, table, policy.value, suboptimality)
         return policy, {"suboptimality": policy.suboptimality}
 
     return ExactSolver(

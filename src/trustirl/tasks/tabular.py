@@ -50,9 +50,7 @@ def chain(
     reward[-1] = goal
     return ExactTask(
         "chain",
-        make_mdp(
-            destinations[..., None], np.ones((length, 2, 1)), np.eye(length)[0], discount, temperature
-        ),
+        make_mdp(destinations[..., None], np.ones((length, 2, 1)), np.eye(length)[0], discount, temperature),
         true_reward=reward,
         features=np.eye(length),
         horizon=horizon,

@@ -1,0 +1,77 @@
+"""What every algorithm owes: finite numbers, one compilation, determinism, and a reward that moves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from trustirl.algorithms import ALGORITHMS
+from trustirl.core.types import TrainState
+from trustirl.irl.loop import Loop, compiled, iterate, make_loop, seed_keys
+from trustirl.nets.rewards import reward_factory
+from trustirl.rl.exact import exact_solver, occupancy, solve
+from trustirl.rollouts.exact import exact_sampler
+from trustirl.tasks.registry import make_task
+
+
+def small_loop(name: str, kind: str = "table", action_inputs: bool = False, rounds: int = 0, **config) -> Loop:
+    task = make_task("gridworld", {"size": 3})
+    mdp = task.mdp
+    rho = occupancy(mdp, solve(mdp, jnp.asarray(task.true_reward)).log_prob)
+    make_reward = reward_factory(kind, task.features, mdp.actions, action_inputs)
+    entry = ALGORITHMS[name]
+    algorithm = entry.build(exact_solver(mdp, rounds), make_reward, entry.config(**config))
+    return compiled(make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), lambda policy, reward: {}))
+
+
+def run(loop: Loop, iterations: int, seeds: int = 1) -> TrainState:
+    *_, (state, _) = iterate(loop, seed_keys(seeds), iterations)
+    return state
+
+
+def leaves(state: TrainState) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(state.irl.reward) if hasattr(leaf, "shape")]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(("kind", "action_inputs"), [("table", False), ("linear", True), ("mlp", True)])
+def test_contract(name: str, kind: str, action_inputs: bool) -> None:
+    loop = small_loop(name, kind, action_inputs)
+    gaps = []
+    for state, metrics in iterate(loop, seed_keys(2), 5):  # raises if the step compiles more than once
+        gaps.append(np.asarray(metrics["gap"]))
+        assert all(np.isfinite(leaf).all() for leaf in leaves(state))
+        assert all(np.isfinite(value).all() for value in metrics.values())
+    assert int(state.iteration[0]) == 5
+    assert not np.allclose(gaps[0], gaps[-1])
+    again = run(loop, 5, seeds=2)
+    for one, other in zip(leaves(state), leaves(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_adding_seeds_leaves_the_first_as_it_was() -> None:
+    alone, together = run(small_loop("ml-irl", "mlp"), 1), run(small_loop("ml-irl", "mlp"), 1, seeds=3)
+    for one, other in zip(leaves(alone), leaves(together), strict=True):
+        np.testing.assert_allclose(one[0], other[0], rtol=1e-6, atol=1e-9)
+
+
+def test_a_second_compilation_is_an_error() -> None:
+    loop = small_loop("ml-irl")
+    run(loop, 1, seeds=1)
+    with pytest.raises(RuntimeError, match="can only be traced 1 times"):
+        run(loop, 1, seeds=2)
+
+
+def test_resuming_from_a_state_is_exact() -> None:
+    loop = small_loop("piro", "mlp")
+    whole = run(loop, 6)
+    half = run(loop, 3)
+    *_, (resumed, _) = iterate(loop, seed_keys(1), 6, half)
+    for one, other in zip(leaves(whole), leaves(resumed), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_rounds_of_policy_iteration_learn_too() -> None:
+    (_, first), *_, (_, metrics) = iterate(small_loop("ml-irl", rounds=1), seed_keys(1), 30)
+    assert float(metrics["gap"][0]) != float(first["gap"][0])
+    assert float(metrics["suboptimality"][0]) < 1.0

@@ -1,0 +1,120 @@
+"""The report looks right in a browser and asks the network for nothing."""
+
+import io
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from synthetic_run import FIGURES, write_run
+
+from trustirl.report import write_report
+
+CHROMIUM_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(write_run(tmp_path_factory.mktemp("runs") / "run"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in programs.items() if path is None]
+    if missing:
+        reason = f"browser test not run: {' and '.join(missing)} not found on PATH"
+        print(reason)
+        pytest.skip(reason)
+    webdriver = pytest.importorskip("selenium.webdriver", reason="browser test not run: selenium is not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs["chromium"]
+    for flag in (*CHROMIUM_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs["chromedriver"]))
+    yield driver
+    driver.quit()
+
+
+def open_page(browser: Any, page: Path, width: int, theme: str) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    for log in ("browser", "performance"):
+        browser.get_log(log)
+    browser.get(page.as_uri())
+
+
+def requested(browser: Any) -> list[str]:
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+def colours_of(png: bytes) -> tuple[int, int, float]:
+    """All colours, those that are no grey, and the mean brightness."""
+    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).reshape(-1, 3)
+    distinct = np.unique(pixels, axis=0).astype(int)
+    return len(distinct), int((np.ptp(distinct, axis=1) > 40).sum()), float(pixels.mean())
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_page_in_a_browser(browser: Any, page: Path, width: int, theme: str) -> None:
+    open_page(browser, page, width, theme)
+    time.sleep(0.3)  # a stray request would be made just after the page has loaded
+    urls = requested(browser)
+    assert page.as_uri() in urls
+    assert [url for url in urls if url != page.as_uri() and not url.startswith("data:")] == []
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.execute_script("return document.scripts.length") == 0
+
+    drawings = browser.find_elements("css selector", "figure[data-figure] > div")
+    shown = [drawing for drawing in drawings if drawing.is_displayed()]
+    assert len(shown) == len(FIGURES)
+    for name, drawing in zip(FIGURES, shown, strict=True):
+        assert drawing.size["width"] >= 0.7 * min(width, 900), name
+        assert drawing.size["height"] >= 150, name
+        colours, chromatic, brightness = colours_of(drawing.screenshot_as_png)
+        assert colours > 60, name
+        assert chromatic > 20, name
+        if name in ("trust", "returns", "likelihood"):
+            assert (brightness > 128) == (theme == "light"), name
+
+
+def test_ink_follows_the_theme(browser: Any, page: Path) -> None:
+    read_ink = "return getComputedStyle(document.querySelector('figure .wide svg text')).fill"
+    inks = []
+    for theme in ("light", "dark"):
+        open_page(browser, page, 1280, theme)
+        inks.append(sum(int(part) for part in re.findall(r"\d+", browser.execute_script(read_ink))[:3]))
+    assert inks[0] < 200 < 500 < inks[1]
+
+
+def test_no_label_leaves_its_figure(browser: Any, page: Path) -> None:
+    outside = """return [...document.querySelectorAll('figure svg text')].filter(text => {
+        const frame = text.closest('svg').getBoundingClientRect(), box = text.getBoundingClientRect();
+        return frame.width > 0 && (box.left < frame.left - 1 || box.right > frame.right + 1
+            || box.top < frame.top - 1 || box.bottom > frame.bottom + 1);
+    }).map(text => text.textContent)"""
+    for width in (390, 1280):
+        open_page(browser, page, width, "light")
+        assert browser.execute_script(outside) == []
