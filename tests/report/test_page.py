@@ -73,7 +73,7 @@ def test_page_shows_every_figure_once_and_the_numbers_of_the_summary(page: Path)
     for shown in (
         "−9.06",
         "expert −9.01",
-        "best reachable −1.2",
+        "true reward −1.2",
         "12.4 s",
         "From 50 episodes",
         "TRRO curvature",

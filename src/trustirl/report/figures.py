@@ -114,7 +114,7 @@ def draw_likelihood(run: RunFiles, layout: Layout) -> str:
         _seed_lines(axes, run, "ell", INK, "this run")
         for (label, ell), (colour, dash) in zip(curves, cycle(CURVES), strict=False):
             _line(axes, first + np.arange(ell.size), ell, color=colour, ls=dash, lw=1.8, label=label)
-        axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="best reachable")
+        axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="true reward")
         _label(axes, "iteration", "log-likelihood ℓ")
         figure.legend(loc=layout.legend)
 

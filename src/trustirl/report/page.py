@@ -160,7 +160,7 @@ def _cards(run: RunFiles) -> str:
             _number(summary.reward_correlation.mean(), 3),
             "1 is perfect up to scale and shift",
         ),
-        ("Log-likelihood ℓ", _number(summary.ell.mean()), f"best reachable {_number(summary.ell_expert)}"),
+        ("Log-likelihood ℓ", _number(summary.ell.mean()), f"true reward {_number(summary.ell_expert)}"),
         (
             "Wall time",
             f"{_number(summary.wall_seconds, 3)} s",
@@ -190,7 +190,7 @@ def _sections(run: RunFiles) -> tuple[Section, ...]:
             "likelihood",
             "How well the demonstrations are explained",
             "The log-likelihood ℓ of the demonstrations under the learned reward; higher is better, "
-            "and the dotted line is the best within reach. With a trust region it should never fall back.",
+            "and the dotted line is the true reward's own. With a trust region it should never fall back.",
             figures.draw_likelihood,
         ),
         Section(
@@ -211,7 +211,7 @@ def _sections(run: RunFiles) -> tuple[Section, ...]:
         Section(
             "certificate",
             "What is guaranteed",
-            "How large a reward step is proven to raise ℓ, and by how much at least, when the policy is "
+            "How large a first reward step is proven to raise ℓ, and by how much at least, when the policy is "
             "optimal only up to δ. Left of the dashed line improvement is proven; right of it, nothing.",
             figures.draw_certificate,
             absent="This run holds no certificate to draw.",
