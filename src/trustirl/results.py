@@ -70,7 +70,9 @@ def write_results(
         "expert_return": float(score(world.expert.log_prob)),
         "reward_correlation": [_correlation(table, task) for table in tables],
         "ell": [row["ell"] for row in last_rows],
-        "ell_expert": float(mdp.mass * expect(TableReward(truth), world.demo) - jax.jit(optimal_value)(truth, mdp)),
+        "ell_expert": float(
+            mdp.mass * expect(TableReward(truth), world.demo) - jax.jit(optimal_value)(truth, world.mdp)
+        ),
         "env_steps": {"train": 0, "reward": 0, "evaluation": 0},
         "wall_seconds": round(seconds, 3),
         "updates_per_second": round(experiment.steps * experiment.seeds / seconds, 3),

@@ -1,6 +1,6 @@
 """A question (`Experiment`) and the parts that answer it (`World`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError
-from trustirl.core.mdp import check_reward_table
+from trustirl.core.mdp import MDP, check_reward_table
 from trustirl.core.measure import Reward, expect
 from trustirl.core.types import Metrics, Transition
 from trustirl.demos.schema import Demos, tabular_measure
@@ -46,6 +46,7 @@ class World(NamedTuple):
     """The parts of an exact experiment, put together."""
 
     task: ExactTask
+    mdp: MDP  # the task's, or where demonstrations were sampled, the task's started like them
     expert: SoftPolicy
     demo: Transition
     demo_hash: str
@@ -65,6 +66,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
         demos = demos.take(episodes) if demos else sampled_demos(task, expert, episodes)
     if demos:
         demo, demo_hash = tabular_measure(demos, mdp), demos.content_hash()
+        mdp = started_like(demos, mdp)
     else:
         demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
     action_inputs = experiment.reward_inputs == "state-action"
@@ -73,14 +75,25 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     solved = not (experiment.policy_rounds or experiment.suboptimality)
 
     def observe(policy: SoftPolicy, reward: Reward) -> Metrics:
-        mean, deviation = episode_return(mdp, policy.log_prob, truth, task.horizon)
+        mean, deviation = episode_return(task.mdp, policy.log_prob, truth, task.horizon)
         best = jnp.vdot(mdp.initial, policy.value) if solved else solver.optimal_value(reward)
         return {"return_mean": mean, "return_std": deviation, "ell": mdp.mass * expect(reward, demo) - best}
 
     entry = ALGORITHMS[experiment.algorithm]
     algorithm = entry.build(solver, make_reward, entry.config(**experiment.algorithm_config))
     loop = compiled(make_loop(algorithm, exact_sampler(mdp, demo), observe))
-    return World(task, expert, demo, demo_hash, observe, loop)
+    return World(task, mdp, expert, demo, demo_hash, observe, loop)
+
+
+def started_like(demos: Demos, mdp: MDP) -> MDP:
+    """The same MDP, started where the demonstrations start.
+
+    A learner that must start elsewhere can never match them, and ell would grow without bound by punishing the
+    states where only the learner has to begin.
+    """
+    starts = np.concatenate([[0], demos.episode_ends[:-1]])
+    counts = np.bincount(demos.observations[starts], minlength=mdp.states)
+    return replace(mdp, initial=jnp.asarray(counts / counts.sum()))
 
 
 def sampled_demos(task: ExactTask, expert: SoftPolicy, episodes: int) -> Demos:

@@ -50,7 +50,7 @@ def cliff(
     slip: float = 0.0,
     horizon: int = 60,
     discount: float = 0.95,
-    temperature: float = 0.2,
+    temperature: float = 1.0,
 ) -> ExactTask:
     """A walk along a cliff: falling costs 10 and leads back to the start.
 
