@@ -47,8 +47,8 @@ def test_piro_recovers_the_papers_grid(tell: Callable[[str], None]) -> None:
     assert np.diff(ell).min() > -1e-6
     sampled, sampled_state, sampled_metrics, _ = learn("piro", "gridworld", 200, demo_episodes=50)
     tell(
-        f"PIRO on the 7x7 grid: correlation {correlation:.3f}, return {score:.2f}; from 50 sampled episodes: correlation "
-        f"{recovered(sampled, sampled_state):.3f}, return {float(sampled_metrics['return_mean'][0]):.2f}."
+        f"PIRO on the 7x7 grid: correlation {correlation:.3f}, return {score:.2f}; from 50 sampled episodes: "
+        f"correlation {recovered(sampled, sampled_state):.3f}, return {float(sampled_metrics['return_mean'][0]):.2f}."
     )
 
 
