@@ -16,8 +16,7 @@ from trustirl.irl.terms import drift, squared_change
 from trustirl.nets.rewards import TableReward
 
 
-@pytest.mark.parametrize("penalty", ["l2", "squared"])
-@pytest.mark.parametrize("kind", ["table", "mlp"])
+@pytest.mark.parametrize(("kind", "penalty"), [("table", "l2"), ("table", "squared"), ("mlp", "l2")])
 def test_one_inner_step_is_ml_irl_bit_for_bit(kind: str, penalty: str) -> None:
     with_region = run(small_loop("piro", kind, inner_steps=1, penalty=penalty, mu=5.0), 20)
     without = run(small_loop("ml-irl", kind, inner_steps=1), 20)

@@ -111,7 +111,7 @@ def test_policy_iteration_rounds_approach_the_solution_monotonically() -> None:
     for rounds in (1, 2, 3, 6):
         solver = exact.exact_solver(mdp, rounds)
         policy, metrics = solver.improve(
-            solver.init(jax.random.key(0)), lambda batch: reward[batch.obs, batch.action], jax.random.key(0)
+            solver.init(jax.random.key(0)), None, lambda batch: reward[batch.obs, batch.action], jax.random.key(0)
         )
         values.append(float(exact.objective(mdp, policy.log_prob, reward)))
         assert best - values[-1] <= float(metrics["suboptimality"]) + 1e-9

@@ -54,8 +54,7 @@ def test_gradient_of_ell_is_the_occupancy_difference(world: World, seed: int) ->
     assert by_grad == pytest.approx(by_difference, rel=1e-5, abs=1e-7 * curvature_scale)
 
 
-@pytest.mark.parametrize("kind", ["table", "linear", "mlp"])
-@pytest.mark.parametrize("action_inputs", [False, True])
+@pytest.mark.parametrize(("kind", "action_inputs"), [("table", False), ("linear", True), ("mlp", True)])
 def test_gradient_reaches_the_parameters_of_every_reward_class(kind, action_inputs) -> None:
     mdp, _, _, expert = random_world(1, (6, 3, 3), 0.8, 1.0)
     rho = exact.occupancy(mdp, expert)

@@ -14,21 +14,32 @@ from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.mdp import MDP
 from trustirl.core.measure import Reward
-from trustirl.core.types import IrlState, Metrics, RewardData
+from trustirl.core.types import IrlState, Metrics, RewardData, Transition
+
+DrawBatch = Callable[[Array], Transition]
+"""A minibatch of experience for a key."""
 
 
 class Solver(NamedTuple):
-    """Policy improvement. `improve(policy, reward, key)` relabels with `reward` as it reads."""
+    """Policy improvement from sampled experience.
+
+    `improve(agent, draw, reward, key)` makes its updates in one scan; each draws a minibatch with `draw(key)` and
+    labels it with `reward` as it reads, so no reward is ever stored. `act(agent, obs, key)` samples actions,
+    `mode(agent, obs)` takes the most likely ones; continuous actions lie in [-1, 1].
+    """
 
     init: Callable[[Array], PyTree]
-    improve: Callable[[PyTree, Reward, Array], tuple[PyTree, Metrics]]
+    improve: Callable[[PyTree, DrawBatch, Reward, Array], tuple[PyTree, Metrics]]
+    act: Callable[[PyTree, Array, Array], Array]
+    mode: Callable[[PyTree, Array], Array]
+    log_prob: Callable[[PyTree, Array, Array], Array]
 
 
 class ExactSolver(NamedTuple):
-    """A solver that knows the MDP, and so can also answer what a certificate asks."""
+    """A solver that knows the MDP, needs no experience, and can also answer what a certificate asks."""
 
     init: Callable[[Array], PyTree]
-    improve: Callable[[PyTree, Reward, Array], tuple[PyTree, Metrics]]
+    improve: Callable[[PyTree, None, Reward, Array], tuple[PyTree, Metrics]]
     mdp: MDP
     optimal_value: Callable[[Reward], Float[Array, ""]]  # f(r), differentiable in the reward
     curvature: Callable[[PyTree, Float[Array, "states actions"]], Float[Array, ""]]  # f''(r_old)[u, u]
@@ -44,5 +55,5 @@ class Algorithm(NamedTuple):
     """An IRL method: `improve` is its policy step, `update_reward` its reward step."""
 
     init: Callable[[Array], IrlState]
-    improve: Callable[[IrlState, Array], tuple[IrlState, Metrics]]
+    improve: Callable[[IrlState, DrawBatch | None, Array], tuple[IrlState, Metrics]]
     update_reward: Callable[[IrlState, RewardData, Array], tuple[IrlState, Metrics]]

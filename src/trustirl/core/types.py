@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Float, Integer, Num, PyTree
+from jaxtyping import Array, Bool, Float, Integer, Num, PyTree
 
 Metrics = dict[str, Float[Array, "..."]]
 
@@ -18,6 +18,9 @@ class Transition(eqx.Module):
     obs: Num[Array, "..."]
     action: Num[Array, "..."]
     weight: Float[Array, "..."]
+    next_obs: Num[Array, "..."] | None = None  # the true successor, also where an episode ended
+    terminated: Bool[Array, "..."] | None = None  # the MDP ended there; a time limit does not count
+    absorbing: Bool[Array, "..."] | None = None  # the pair stands for the state after an end (termination mode T2)
 
 
 class RewardData(NamedTuple):
@@ -43,4 +46,5 @@ class TrainState(eqx.Module):
     irl: IrlState
     data: RewardData
     key: Array
-    iteration: Integer[Array, ""]
+    iteration: Integer[Array, "..."]
+    replay: PyTree = None  # past experience, where a policy learns from samples

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, Num
+from jaxtyping import Bool, Int, Num
 from numpy.typing import ArrayLike
 
 from trustirl.core.errors import InputError
@@ -25,12 +25,20 @@ class Demos:
     observations: Num[np.ndarray, "steps ..."]
     actions: Num[np.ndarray, "steps ..."]
     episode_ends: Int[np.ndarray, " episodes"]
+    terminated: Bool[np.ndarray, " episodes"]  # the episode ended in a terminal state, not at a time limit
 
     @classmethod
     def from_numpy(
-        cls, observations: ArrayLike, actions: ArrayLike, episode_ends: ArrayLike | None = None
+        cls,
+        observations: ArrayLike,
+        actions: ArrayLike,
+        episode_ends: ArrayLike | None = None,
+        terminated: ArrayLike | None = None,
     ) -> "Demos":
-        """Check arrays and make them demonstrations; without `episode_ends` they are one episode."""
+        """Check arrays and make them demonstrations; without `episode_ends` they are one episode.
+
+        `terminated` says of each episode whether a terminal state ended it (default: none did).
+        """
         obs, act = np.array(observations), np.array(actions)
         ends = np.array([len(obs)] if episode_ends is None and obs.ndim else episode_ends)
         for name, array in (("observations", obs), ("actions", act), ("episode_ends", ends)):
@@ -46,9 +54,14 @@ class Demos:
             raise InputError(
                 f"demo episode_ends must be rising whole numbers, the last one equal to the {len(obs)} steps."
             )
-        for array in (obs, act, ends):
+        final = np.zeros(len(ends), bool) if terminated is None else np.array(terminated, bool)
+        if final.shape != ends.shape:
+            raise InputError(
+                f"demo terminated must hold one truth value per episode ({len(ends)}), got {final.shape}."
+            )
+        for array in (obs, act, ends, final):
             array.setflags(write=False)
-        return cls(obs, act, ends)
+        return cls(obs, act, ends, final)
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> "Demos":
@@ -65,13 +78,22 @@ class Demos:
             raise InputError(
                 f"the demo file {path} lacks {' and '.join(sorted(missing))}; it holds {sorted(arrays)}."
             )
-        return cls.from_numpy(arrays["observations"], arrays["actions"], arrays.get("episode_ends"))
+        ends, terminated = arrays.get("episode_ends"), arrays.get("terminated")
+        if (
+            terminated is None and ends is not None and "terminals" in arrays
+        ):  # one flag per step, as D4RL writes them
+            terminated = arrays["terminals"][np.clip(ends - 1, 0, len(arrays["terminals"]) - 1)]
+        return cls.from_numpy(arrays["observations"], arrays["actions"], ends, terminated)
 
     def save_npz(self, path: Path) -> None:
         """Write what `from_npz` reads."""
         buffer = io.BytesIO()
         np.savez_compressed(
-            buffer, observations=self.observations, actions=self.actions, episode_ends=self.episode_ends
+            buffer,
+            observations=self.observations,
+            actions=self.actions,
+            episode_ends=self.episode_ends,
+            terminated=self.terminated,
         )
         write_bytes(path, buffer.getvalue())
 
@@ -84,7 +106,9 @@ class Demos:
         if not 1 <= episodes <= len(self):
             raise InputError(f"asked for {episodes} demo episodes of {len(self)}; choose between 1 and {len(self)}.")
         stop = self.episode_ends[episodes - 1]
-        return Demos(self.observations[:stop], self.actions[:stop], self.episode_ends[:episodes])
+        return Demos(
+            self.observations[:stop], self.actions[:stop], self.episode_ends[:episodes], self.terminated[:episodes]
+        )
 
     def time_in_episode(self) -> Int[np.ndarray, " steps"]:
         """t of each step, counted from its own episode's start."""
@@ -94,7 +118,7 @@ class Demos:
     def content_hash(self) -> str:
         """SHA-256 of the data, their dtypes and shapes."""
         digest = hashlib.sha256()
-        for array in (self.observations, self.actions, self.episode_ends):
+        for array in (self.observations, self.actions, self.episode_ends, self.terminated):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()

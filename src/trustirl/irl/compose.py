@@ -8,7 +8,7 @@ import optax
 from jaxtyping import Array, PyTree
 
 from trustirl.core.descend import trainable
-from trustirl.core.records import Algorithm, ExactSolver, Solver
+from trustirl.core.records import Algorithm, DrawBatch, ExactSolver, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData
 
 UpdateReward = Callable[[IrlState, RewardData, Array], tuple[IrlState, Metrics]]
@@ -28,8 +28,8 @@ def explicit(
         reward = make_reward(reward_key)
         return IrlState(solver.init(policy_key), reward, optimizer.init(trainable(reward)), extra)
 
-    def improve(state: IrlState, key: Array) -> tuple[IrlState, Metrics]:
-        policy, metrics = solver.improve(state.policy, state.reward, key)
+    def improve(state: IrlState, draw: DrawBatch | None, key: Array) -> tuple[IrlState, Metrics]:
+        policy, metrics = solver.improve(state.policy, draw, state.reward, key)  # type: ignore[arg-type]
         return replace(state, policy=policy), metrics
 
     return Algorithm(init, improve, update_reward)

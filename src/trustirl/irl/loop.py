@@ -1,7 +1,7 @@
 """The only loop: reward step, policy step, fresh measures; all seeds at once, compiled once."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -37,7 +37,7 @@ def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe) -> Loop:
 
     def settle(irl: IrlState, key: Array) -> tuple[IrlState, RewardData, Metrics]:
         policy_key, sample_key = jax.random.split(key)
-        irl, metrics = algorithm.improve(irl, policy_key)
+        irl, metrics = algorithm.improve(irl, None, policy_key)
         data = sampler.collect(irl.policy, sample_key)
         metrics = metrics | observe(irl.policy, irl.reward) | {"gap": gap(irl.reward, data.demo, data.learner)}
         return irl, data, metrics
@@ -45,7 +45,7 @@ def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe) -> Loop:
     def start(key: Array) -> tuple[TrainState, Metrics]:
         key, init_key, settle_key = jax.random.split(key, 3)
         irl, data, metrics = settle(algorithm.init(init_key), settle_key)
-        return _strongly_typed(TrainState(irl, data, key, jnp.asarray(0))), metrics
+        return strongly_typed(TrainState(irl, data, key, jnp.asarray(0))), metrics
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         key, reward_key, settle_key = jax.random.split(state.key, 3)
@@ -53,7 +53,7 @@ def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe) -> Loop:
         moved = {"drift": drift(irl.reward, state.irl.reward, state.data.reference)}
         irl, data, metrics = settle(irl, settle_key)
         state = TrainState(irl, data, key, state.iteration + 1)
-        return _strongly_typed(state), moved | reward_metrics | metrics
+        return strongly_typed(state), moved | reward_metrics | metrics
 
     return Loop(start, step)
 
@@ -79,6 +79,6 @@ def iterate(
         yield state, metrics
 
 
-def _strongly_typed(state: TrainState) -> TrainState:
+def strongly_typed(state: PyTree) -> Any:
     """Weak types (of Python scalars inside optimisers) would make the second step compile anew."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if eqx.is_array(x) else x, state)

@@ -45,6 +45,55 @@ class FeatureReward(eqx.Module):
         return flat.reshape(inputs.shape[:-1])
 
 
+class NetworkReward(eqx.Module):
+    """A network on standardised observations and actions, softly bounded so that no gradient dies.
+
+    `absorbing` pairs (the state after an end) have an input of their own: a flag, with all other inputs zero.
+    """
+
+    network: eqx.nn.MLP
+    mean: Float[Array, " inputs"]
+    std: Float[Array, " inputs"]
+    actions: int = eqx.field(static=True)  # number of discrete actions; 0: continuous ones
+    action_inputs: bool = eqx.field(static=True)
+    bound: float = eqx.field(static=True)
+
+    def __call__(self, batch: Transition) -> Float[Array, "..."]:
+        """Rewards of any leading shape."""
+        shape = batch.weight.shape
+        parts = [batch.obs]
+        if self.action_inputs:
+            action = jax.nn.one_hot(batch.action, self.actions) if self.actions else batch.action
+            parts.append(action)
+        inputs = jnp.concatenate([part.astype(jnp.float32).reshape(*shape, -1) for part in parts], axis=-1)
+        mean, std = jax.lax.stop_gradient((self.mean, self.std))
+        inputs = jnp.clip((inputs - mean) / std, -10.0, 10.0)
+        ended = jnp.zeros(shape, jnp.float32) if batch.absorbing is None else batch.absorbing.astype(jnp.float32)
+        inputs = jnp.concatenate([inputs * (1 - ended[..., None]), ended[..., None]], axis=-1)
+        flat = jax.vmap(self.network)(inputs.reshape(-1, inputs.shape[-1]))
+        return self.bound * jnp.tanh(flat.reshape(shape) / self.bound)
+
+
+def network_reward_factory(
+    demo: Transition, actions: int, action_inputs: bool, width: int, depth: int, bound: float
+) -> Callable[[Array], NetworkReward]:
+    """A function of a key that makes a network reward, standardised by the demonstrations' own statistics."""
+    parts = [np.asarray(demo.obs, np.float32)]
+    if action_inputs:
+        action = np.asarray(demo.action)
+        parts.append(np.eye(actions, dtype=np.float32)[action] if actions else action.astype(np.float32))
+    data = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+    mean, std = data.mean(axis=0), np.maximum(data.std(axis=0), 1e-2)
+    if actions and action_inputs:  # one-hot inputs are on a scale already
+        mean[-actions:], std[-actions:] = 0.0, 1.0
+
+    def make(key: Array) -> NetworkReward:
+        network = eqx.nn.MLP(data.shape[1] + 1, "scalar", width, depth, jax.nn.relu, dtype=jnp.float32, key=key)
+        return NetworkReward(network, jnp.asarray(mean), jnp.asarray(std), actions, action_inputs, bound)
+
+    return make
+
+
 def reward_factory(
     kind: RewardKind,
     features: Float[np.ndarray, "states features"],

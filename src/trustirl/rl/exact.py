@@ -220,7 +220,7 @@ def exact_solver(mdp: MDP, rounds: int = 0, suboptimality: float = 0.0) -> Exact
             improved, log_prob = soft_backup(mdp, reward, value)
         return SoftPolicy(log_prob, value, _proven_suboptimality(mdp, _span(improved - value)), sweeps)
 
-    def improve(policy: SoftPolicy, reward: Reward, _key: Array) -> tuple[SoftPolicy, Metrics]:
+    def improve(policy: SoftPolicy, _draw: None, reward: Reward, _key: Array) -> tuple[SoftPolicy, Metrics]:
         table = mdp.table(reward(mdp.pairs()))
         policy = policy_iteration(policy, table) if rounds else solve(mdp, table, policy.value, suboptimality)
         return policy, {"suboptimality": policy.suboptimality}

@@ -1,0 +1,198 @@
+"""Soft actor-critic (Haarnoja et al. 2018) for a reward that is a function, not data.
+
+The soft value is V(s) = E_pi[min_i Q_i(s, a) - a log pi(a|s)] with temperature a; the critic regresses on
+r + g V(s') (by default), the actor climbs V. With a prior policy, log pi - log prior takes the place of log pi.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Num, PyTree
+from numpy.typing import ArrayLike
+
+from trustirl.core.measure import Reward
+from trustirl.core.records import Solver
+from trustirl.core.types import Metrics, Transition
+from trustirl.nets.critics import QEnsemble
+from trustirl.nets.mlp import standardiser
+from trustirl.nets.policies import GaussianActor, TanhGaussian
+from trustirl.rl.targets import (
+    CriticLoss,
+    Termination,
+    absorbing_pair,
+    check_settings,
+    soft_target,
+    squared_bellman_error,
+    successors,
+    terminal_value,
+)
+
+PriorLogProb = Callable[[Num[Array, "batch obs"], Float[Array, "batch actions"]], Float[Array, " batch"]]
+
+
+@dataclass(frozen=True)
+class SacConfig:
+    """Settings of the policy step."""
+
+    updates: int = 1000
+    """Gradient steps per policy step; each moves critic, actor, and target critic once."""
+    width: int = 256
+    """Units of each hidden layer."""
+    depth: int = 2
+    """Hidden layers."""
+    layer_norm: bool = False
+    """LayerNorm in the critics' hidden layers."""
+    critics: int = 2
+    """Members of the critic; targets and actor use the smallest."""
+    learning_rate: float = 3e-4
+    """Adam's step size for critic and temperature, and for the actor unless it has its own."""
+    actor_learning_rate: float | None = None
+    """Adam's step size for the actor; None: the same as the critic's."""
+    discount: float = 0.99
+    """g."""
+    tau: float = 0.005
+    """Share of the critic that enters the target critic after each update."""
+    temperature: float = 0.2
+    """Weight of the policy's entropy; where it is learned, the first one."""
+    learn_temperature: bool = False
+    """Steer the temperature so that the entropy approaches minus the number of action dimensions."""
+    termination: Termination = "T2"
+    """T0: an end is worth 0; T2: an end is worth what the absorbing state earns for ever."""
+
+
+class SacState(eqx.Module):
+    """The agent: networks, temperature and optimiser states, arrays only."""
+
+    actor: GaussianActor
+    critic: QEnsemble
+    target_critic: QEnsemble
+    log_temperature: Float[Array, ""]
+    actor_optimizer: PyTree
+    critic_optimizer: PyTree
+    temperature_optimizer: PyTree
+
+
+def sac(
+    obs_dim: int,
+    action_dim: int,
+    config: SacConfig,
+    obs_mean: ArrayLike | None = None,
+    obs_std: ArrayLike | None = None,
+    critic_loss: CriticLoss | None = None,
+    prior_log_prob: PriorLogProb | None = None,
+) -> Solver:
+    """A solver for actions in [-1, 1]^n; all its functions take raw observations."""
+    check_settings(config.updates, config.critics, config.discount, config.temperature)
+    standardise = standardiser(obs_mean, obs_std)
+    loss_of_critic = critic_loss or squared_bellman_error
+    adam = optax.adam(config.learning_rate)
+    own_rate = config.actor_learning_rate
+    actor_adam = optax.adam(config.learning_rate if own_rate is None else own_rate)
+
+    def init(key: Array) -> SacState:
+        actor_key, critic_key = jax.random.split(key)
+        actor = GaussianActor(obs_dim, action_dim, config.width, config.depth, actor_key)
+        critic = QEnsemble(
+            obs_dim, action_dim, config.width, config.depth, config.critics, critic_key, config.layer_norm
+        )
+        log_temperature = jnp.log(jnp.float32(config.temperature))
+        return SacState(
+            actor,
+            critic,
+            jax.tree.map(jnp.copy, critic),  # its own buffers, so that the agent can be donated
+            log_temperature,
+            actor_adam.init(actor),
+            adam.init(critic),
+            adam.init(log_temperature),
+        )
+
+    def policy(actor: GaussianActor, obs: Num[Array, "*batch obs"]) -> TanhGaussian:
+        return actor(standardise(obs))
+
+    def propose(
+        actor: GaussianActor, obs: Num[Array, "batch obs"], key: Array
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        """Actions and their log density, relative to the prior's where there is one."""
+        action, log_prob = policy(actor, obs).sample_with_log_prob(key)
+        return action, log_prob if prior_log_prob is None else log_prob - prior_log_prob(obs, action)
+
+    def smallest_q(critic: QEnsemble, obs: Num[Array, "batch obs"], action: Array) -> Float[Array, " batch"]:
+        return jnp.min(critic(standardise(obs), action), axis=0)
+
+    def soft_value(agent: SacState, critic: QEnsemble, obs: Array, key: Array) -> Float[Array, " batch"]:
+        action, log_prob = propose(agent.actor, obs, key)
+        return smallest_q(critic, obs, action) - jnp.exp(agent.log_temperature) * log_prob
+
+    def update_critic(
+        agent: SacState, batch: Transition, target: Float[Array, " batch"], key: Array
+    ) -> tuple[SacState, Metrics]:
+        def loss(critic: QEnsemble) -> Float[Array, ""]:
+            return loss_of_critic(
+                lambda obs, action: critic(standardise(obs), action),
+                lambda obs: soft_value(agent, critic, obs, key),
+                batch,
+                target,
+            )
+
+        value, gradient = jax.value_and_grad(loss)(agent.critic)
+        step, optimizer = adam.update(gradient, agent.critic_optimizer)
+        critic = optax.apply_updates(agent.critic, step)
+        target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
+        agent = replace(agent, critic=critic, target_critic=target_critic, critic_optimizer=optimizer)
+        return agent, {"critic_loss": value}
+
+    def update_actor(agent: SacState, obs: Num[Array, "batch obs"], key: Array) -> tuple[SacState, Metrics]:
+        temperature = jnp.exp(agent.log_temperature)
+
+        def loss(actor: GaussianActor) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
+            action, log_prob = propose(actor, obs, key)
+            q, entropy = jnp.mean(smallest_q(agent.critic, obs, action)), -jnp.mean(log_prob)
+            return -temperature * entropy - q, (q, entropy)
+
+        (value, (q, entropy)), gradient = jax.value_and_grad(loss, has_aux=True)(agent.actor)
+        step, optimizer = actor_adam.update(gradient, agent.actor_optimizer)
+        agent = replace(agent, actor=optax.apply_updates(agent.actor, step), actor_optimizer=optimizer)
+        metrics = {"actor_loss": value, "q": q, "entropy": entropy, "temperature": temperature}
+        return update_temperature(agent, entropy), metrics
+
+    def update_temperature(agent: SacState, entropy: Float[Array, ""]) -> SacState:
+        if not config.learn_temperature:
+            return agent
+        excess = entropy + action_dim  # the gradient of log_temperature * (entropy - target)
+        step, optimizer = adam.update(excess, agent.temperature_optimizer)
+        return replace(
+            agent,
+            log_temperature=optax.apply_updates(agent.log_temperature, step),
+            temperature_optimizer=optimizer,
+        )
+
+    def improve(
+        agent: SacState, draw: Callable[[Array], Transition], reward: Reward, key: Array
+    ) -> tuple[SacState, Metrics]:
+        nothing = absorbing_pair(obs_dim, jnp.zeros((1, action_dim), jnp.float32))
+        end_value = terminal_value(reward, nothing, config.discount, config.termination)
+
+        def update(agent: SacState, key: Array) -> tuple[SacState, Metrics]:
+            draw_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
+            batch = draw(draw_key)
+            next_obs, terminated = successors(batch)
+            next_value = soft_value(agent, agent.target_critic, next_obs, target_key)
+            target = soft_target(reward(batch), terminated, next_value, end_value, config.discount)
+            agent, critic_metrics = update_critic(agent, batch, target, critic_key)
+            agent, actor_metrics = update_actor(agent, batch.obs, actor_key)
+            return agent, critic_metrics | actor_metrics
+
+        agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, config.updates))
+        return agent, jax.tree.map(jnp.mean, metrics)
+
+    return Solver(
+        init,
+        improve,
+        act=lambda agent, obs, key: policy(agent.actor, obs).sample(key),
+        mode=lambda agent, obs: policy(agent.actor, obs).mode(),
+        log_prob=lambda agent, obs, action: policy(agent.actor, obs).log_prob(action),
+    )

@@ -1,0 +1,158 @@
+"""Soft Q-learning for finitely many actions: SAC whose actor is known in closed form.
+
+V(s) = a log sum_a exp(Q(s,a)/a) and pi = exp((Q - V)/a) with temperature a and Q the smallest critic, as in
+`rl/exact.py`; the critic regresses on r + g V(s') (by default). With a prior policy, pi is proportional to
+prior * exp(Q/a).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Integer, Num, PyTree
+from numpy.typing import ArrayLike
+
+from trustirl.core.measure import Reward
+from trustirl.core.records import Solver
+from trustirl.core.types import Metrics, Transition
+from trustirl.nets.critics import DiscreteQEnsemble
+from trustirl.nets.mlp import standardiser
+from trustirl.nets.policies import Categorical
+from trustirl.rl.targets import (
+    CriticLoss,
+    Termination,
+    absorbing_pair,
+    check_settings,
+    soft_target,
+    squared_bellman_error,
+    successors,
+    terminal_value,
+)
+
+PriorLogProbs = Callable[[Num[Array, "*batch obs"]], Float[Array, "*batch actions"]]
+
+
+@dataclass(frozen=True)
+class SoftQConfig:
+    """Settings of the policy step."""
+
+    updates: int = 1000
+    """Gradient steps per policy step; each moves critic and target critic once."""
+    width: int = 256
+    """Units of each hidden layer."""
+    depth: int = 2
+    """Hidden layers."""
+    layer_norm: bool = False
+    """LayerNorm in the hidden layers."""
+    critics: int = 2
+    """Members of the critic; targets and policy use the smallest value of each action."""
+    learning_rate: float = 3e-4
+    """Adam's step size."""
+    discount: float = 0.99
+    """g."""
+    tau: float = 0.005
+    """Share of the critic that enters the target critic after each update."""
+    temperature: float = 0.2
+    """Weight of the policy's entropy."""
+    termination: Termination = "T2"
+    """T0: an end is worth 0; T2: an end is worth what the absorbing state earns for ever."""
+
+
+class SoftQState(eqx.Module):
+    """The agent: critics and optimiser state, arrays only."""
+
+    critic: DiscreteQEnsemble
+    target_critic: DiscreteQEnsemble
+    critic_optimizer: PyTree
+
+
+def softq(
+    obs_dim: int,
+    actions: int,
+    config: SoftQConfig,
+    obs_mean: ArrayLike | None = None,
+    obs_std: ArrayLike | None = None,
+    critic_loss: CriticLoss | None = None,
+    prior_log_prob: PriorLogProbs | None = None,
+) -> Solver:
+    """A solver for actions 0..n-1; all its functions take raw observations. The prior rates all actions at once."""
+    check_settings(config.updates, config.critics, config.discount, config.temperature)
+    standardise = standardiser(obs_mean, obs_std)
+    loss_of_critic = critic_loss or squared_bellman_error
+    temperature = config.temperature
+    adam = optax.adam(config.learning_rate)
+
+    def init(key: Array) -> SoftQState:
+        critic = DiscreteQEnsemble(
+            obs_dim, actions, config.width, config.depth, config.critics, key, config.layer_norm
+        )
+        target_critic = jax.tree.map(jnp.copy, critic)  # its own buffers, so that the agent can be donated
+        return SoftQState(critic, target_critic, adam.init(critic))
+
+    def q_of(
+        critic: DiscreteQEnsemble, obs: Num[Array, "batch obs"], action: Integer[Array, " batch"]
+    ) -> Float[Array, "members batch"]:
+        return jnp.take_along_axis(critic(standardise(obs)), action[None, :, None], axis=-1)[..., 0]
+
+    def log_prior(obs: Num[Array, "*batch obs"]) -> Float[Array, "*#batch #actions"]:
+        return jnp.zeros((1,), jnp.float32) if prior_log_prob is None else prior_log_prob(obs)
+
+    def logits(critic: DiscreteQEnsemble, obs: Num[Array, "*batch obs"]) -> Float[Array, "*batch actions"]:
+        return jnp.min(critic(standardise(obs)), axis=0) / temperature + log_prior(obs)
+
+    def soft_value(critic: DiscreteQEnsemble, obs: Num[Array, "batch obs"]) -> Float[Array, " batch"]:
+        return temperature * jax.nn.logsumexp(logits(critic, obs), axis=-1)
+
+    def policy(agent: SoftQState, obs: Num[Array, "*batch obs"]) -> Categorical:
+        return Categorical(logits(agent.critic, obs))
+
+    def describe(agent: SoftQState, obs: Num[Array, "batch obs"]) -> Metrics:
+        """Mean action value and entropy (less the prior's cross entropy) of the policy."""
+        log_probs = policy(agent, obs).log_probs()
+        surplus = log_probs - log_prior(obs)
+        entropy = -jnp.sum(jnp.exp(log_probs) * surplus, axis=-1)
+        q = soft_value(agent.critic, obs) - temperature * entropy
+        return {"q": jnp.mean(q), "entropy": jnp.mean(entropy), "temperature": jnp.float32(temperature)}
+
+    def update_critic(
+        agent: SoftQState, batch: Transition, target: Float[Array, " batch"]
+    ) -> tuple[SoftQState, Float[Array, ""]]:
+        def loss(critic: DiscreteQEnsemble) -> Float[Array, ""]:
+            return loss_of_critic(
+                lambda obs, action: q_of(critic, obs, action), lambda obs: soft_value(critic, obs), batch, target
+            )
+
+        value, gradient = jax.value_and_grad(loss)(agent.critic)
+        step, optimizer = adam.update(gradient, agent.critic_optimizer)
+        critic = optax.apply_updates(agent.critic, step)
+        target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
+        return SoftQState(critic, target_critic, optimizer), value
+
+    def improve(
+        agent: SoftQState, draw: Callable[[Array], Transition], reward: Reward, key: Array
+    ) -> tuple[SoftQState, Metrics]:
+        nothing = absorbing_pair(obs_dim, jnp.zeros(1, jnp.int32))
+        end_value = terminal_value(reward, nothing, config.discount, config.termination)
+
+        def update(agent: SoftQState, key: Array) -> tuple[SoftQState, Metrics]:
+            batch = draw(key)
+            next_obs, terminated = successors(batch)
+            next_value = soft_value(agent.target_critic, next_obs)
+            target = soft_target(reward(batch), terminated, next_value, end_value, config.discount)
+            metrics = describe(agent, batch.obs)
+            agent, value = update_critic(agent, batch, target)
+            return agent, metrics | {"critic_loss": value}
+
+        agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, config.updates))
+        return agent, jax.tree.map(jnp.mean, metrics)
+
+    return Solver(
+        init,
+        improve,
+        act=lambda agent, obs, key: policy(agent, obs).sample(key),
+        mode=lambda agent, obs: policy(agent, obs).mode(),
+        log_prob=lambda agent, obs, action: policy(agent, obs).log_prob(action),
+    )

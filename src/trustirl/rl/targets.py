@@ -1,0 +1,79 @@
+"""What the sampled solvers share: the soft Bellman target, what follows an end, and the critic-loss slot.
+
+Termination modes (an end of the MDP; a time limit always bootstraps):
+
+    T0   nothing follows, worth 0: the reward's sign then decides whether dying is good
+    T2   an absorbing state follows, which pays r_abs for ever, worth r_abs/(1-g)
+
+T3 is a wrapper of the environment that never ends; for a solver it is T0.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Num
+
+from trustirl.core.errors import InputError
+from trustirl.core.measure import Reward
+from trustirl.core.types import Transition
+
+Termination = Literal["T0", "T2"]
+ActionValue = Callable[[Num[Array, "..."], Num[Array, "..."]], Float[Array, "members batch"]]
+StateValue = Callable[[Num[Array, "..."]], Float[Array, " batch"]]
+
+CriticLoss = Callable[[ActionValue, StateValue, Transition, Float[Array, " batch"]], Float[Array, ""]]
+"""`critic_loss(q, v, batch, target)`, a scalar that is differentiated in the critic alone.
+
+`q(obs, action)` gives each member's values; `v(obs)` the soft value of the current policy under the smallest
+member (for SAC at one sampled action); `target` is r + g V(s') by the target critic, a constant. A method without
+an explicit reward passes a reward of zero, and then `target` is g V(s') alone.
+"""
+
+
+def squared_bellman_error(
+    q: ActionValue, _v: StateValue, batch: Transition, target: Float[Array, " batch"]
+) -> Float[Array, ""]:
+    """The usual critic loss; every drawn row counts alike, whatever its weight."""
+    return jnp.mean((q(batch.obs, batch.action) - target) ** 2)
+
+
+def absorbing_pair(obs_dim: int, action: Num[Array, "1 ..."]) -> Transition:
+    """The pair that stands for every step after an end: a batch of one."""
+    nowhere, no = jnp.zeros((1, obs_dim), jnp.float32), jnp.zeros(1, bool)
+    return Transition(nowhere, action, jnp.ones(1, jnp.float32), nowhere, no, ~no)
+
+
+def terminal_value(reward: Reward, pair: Transition, discount: float, termination: Termination) -> Float[Array, ""]:
+    """The value of the state after an end."""
+    if termination == "T0":
+        return jnp.zeros((), jnp.float32)
+    return reward(pair)[0].astype(jnp.float32) / (1 - discount)
+
+
+def soft_target(
+    reward: Float[Array, " batch"],
+    terminated: Bool[Array, " batch"],
+    next_value: Float[Array, " batch"],
+    end_value: Float[Array, ""],
+    discount: float,
+) -> Float[Array, " batch"]:
+    """r + g V(s'), with the value of the end where there was one."""
+    return reward.astype(next_value.dtype) + discount * jnp.where(terminated, end_value, next_value)
+
+
+def successors(batch: Transition) -> tuple[Num[Array, "batch ..."], Bool[Array, " batch"]]:
+    """Next observations and end flags of a batch, or an error that says they are missing."""
+    if batch.next_obs is None or batch.terminated is None:
+        raise InputError("a policy step needs transitions with next_obs and terminated; let `draw` return both.")
+    return batch.next_obs, batch.terminated
+
+
+def check_settings(updates: int, critics: int, discount: float, temperature: float) -> None:
+    """Refuse settings that cannot work, before anything is computed."""
+    if updates < 1 or critics < 1:
+        raise InputError(f"updates and critics must be at least 1, got {updates} and {critics}.")
+    if not 0.0 <= discount < 1.0:
+        raise InputError(f"the discount must lie in [0, 1), got {discount}.")
+    if not 0.0 < temperature < float("inf"):
+        raise InputError(f"the temperature must be positive and finite, got {temperature}.")

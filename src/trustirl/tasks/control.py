@@ -1,0 +1,240 @@
+"""Gymnasium environments as tasks.
+
+Nothing here imports JAX: processes that step environments need only what this module builds.
+"""
+
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.spaces import Box, Dict, Discrete, Space
+from jaxtyping import Float
+
+from trustirl.core.errors import InputError, unknown_name
+
+MakeEnv = Callable[[], gym.Env]
+
+
+class ReferenceReturns(NamedTuple):
+    """Mean true returns of a uniformly random policy and of an expert, None where nobody measured them."""
+
+    random: float | None = None
+    expert: float | None = None
+
+
+# Random: 100 episodes (classic control, Box2D) or 50 (MuJoCo) with gymnasium 1.4.0 and mujoco 3.1.6.
+# Expert: the paper's, on v4; CartPole's is its maximum.
+REFERENCES: dict[str, ReferenceReturns] = {
+    "CartPole-v1": ReferenceReturns(21.9, 500.0),
+    "Pendulum-v1": ReferenceReturns(-1267.2),
+    "LunarLander-v3": ReferenceReturns(-192.1),
+    "LunarLanderContinuous-v3": ReferenceReturns(-212.7),
+    "Hopper-v4": ReferenceReturns(16.3, 3633.0),
+    "Walker2d-v4": ReferenceReturns(1.8, 5525.0),
+    "HalfCheetah-v4": ReferenceReturns(-264.4, 12266.0),
+    "Ant-v4": ReferenceReturns(-47.7, 5926.0),
+    "Humanoid-v4": ReferenceReturns(127.4, 5501.0),
+    "Hopper-v5": ReferenceReturns(16.4),
+    "Walker2d-v5": ReferenceReturns(2.1),
+    "HalfCheetah-v5": ReferenceReturns(-285.4),
+    "Ant-v5": ReferenceReturns(-63.0),
+    "Humanoid-v5": ReferenceReturns(119.1),
+}
+
+# The part of an environment's entry point that tells which optional packages it needs.
+EXTRAS = {"gymnasium_robotics": "robotics", "mujoco": "mujoco", "box2d": "box2d"}
+ROBOTICS_FAMILIES = ("AntMaze", "PointMaze", "AdroitHand", "Fetch", "FrankaKitchen", "HandManipulate", "HandReach")
+SUPPORTED_OBSERVATIONS = "Box vectors and Dicts of Box vectors (flattened in sorted key order)"
+SUPPORTED_ACTIONS = "Discrete and bounded Box vectors"
+
+
+@dataclass(frozen=True)
+class ControlTask:
+    """A Gymnasium environment, how to make copies of it, and what its returns are compared with.
+
+    `action_low` and `action_high` are None for discrete actions, which networks count from 0 and the environment
+    from `action_start`. `horizon` is the time limit of an episode.
+    """
+
+    name: str
+    env_id: str
+    make: MakeEnv
+    env_kwargs: Mapping[str, Any]
+    obs_dim: int
+    action_dim: int
+    discrete: bool
+    horizon: int
+    action_low: Float[np.ndarray, "action_dim"] | None = None
+    action_high: Float[np.ndarray, "action_dim"] | None = None
+    action_start: int = 0
+    random_return: float | None = None
+    expert_return: float | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of one action."""
+        return () if self.discrete else (self.action_dim,)
+
+
+def make_control_task(
+    task: str | gym.Env | Callable[..., gym.Env], env_kwargs: Mapping[str, Any] | None = None
+) -> ControlTask:
+    """Build a task from a Gymnasium id ("module:Id-v0" too), an environment, or a function that returns one."""
+    env_kwargs = dict(env_kwargs or {})
+    name, make = _maker(task, env_kwargs)
+    probe = _probe(name, make)
+    try:
+        return _describe(name, make, env_kwargs, probe)
+    finally:
+        probe.close()
+
+
+def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gym.Env) -> ControlTask:
+    reference = _reference(probe.spec)
+    return ControlTask(
+        name=name,
+        env_id=probe.spec.id if probe.spec else type(probe.unwrapped).__name__,
+        make=make,
+        env_kwargs=env_kwargs,
+        obs_dim=_observation_size(name, probe.observation_space),
+        **_action_fields(name, probe.action_space),
+        horizon=_horizon(name, probe),
+        random_return=reference.random,
+        expert_return=reference.expert,
+        versions=_versions(probe),
+    )
+
+
+def _maker(
+    task: str | gym.Env | Callable[..., gym.Env], env_kwargs: Mapping[str, Any]
+) -> tuple[str, partial[gym.Env]]:
+    if isinstance(task, str):
+        # A spec, unlike an id, also works in a process where nobody registered the environment.
+        return task, partial(gym.make, _find_spec(task), **env_kwargs)
+    if isinstance(task, gym.Env):
+        return _maker_of_copies(task, env_kwargs)
+    if callable(task):
+        return getattr(task, "__name__", type(task).__name__), partial(task, **env_kwargs)
+    raise InputError(
+        f"a task is a Gymnasium id, an environment or a function that returns one, not {type(task).__name__}."
+    )
+
+
+def _maker_of_copies(env: gym.Env, env_kwargs: Mapping[str, Any]) -> tuple[str, partial[gym.Env]]:
+    if env.spec is None:
+        raise InputError(
+            f"{type(env.unwrapped).__name__} was not made by gymnasium.make, so no copies of it can be made: "
+            "pass a function that returns the environment instead."
+        )
+    silent = {"render_mode": None} if "render_mode" in env.spec.kwargs else {}
+    return env.spec.id, partial(gym.make, env.spec, **(silent | dict(env_kwargs)))
+
+
+def _find_spec(task: str) -> EnvSpec:
+    module, _, env_id = task.rpartition(":")
+    if module:
+        _import_registering(module, task)
+    elif env_id not in gym.registry and env_id.startswith(ROBOTICS_FAMILIES):
+        _register_robotics(task)
+    if env_id not in gym.registry:
+        raise unknown_name("environment", env_id, {*gym.registry, *REFERENCES})
+    return gym.registry[env_id]
+
+
+def _import_registering(module: str, task: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"cannot import {module!r}, which {task!r} names as the module that registers it: {error}."
+        ) from error
+
+
+def _register_robotics(task: str) -> None:
+    try:
+        gym.register_envs(importlib.import_module("gymnasium_robotics"))
+    except ImportError:
+        raise _missing_extra(task, "robotics") from None
+
+
+def _missing_extra(task: str, extra: str) -> InputError:
+    return InputError(f"{task} needs packages that are not installed: run pip install 'trustirl[{extra}]'.")
+
+
+def _probe(name: str, make: partial[gym.Env]) -> gym.Env:
+    """One environment, to learn the spaces from; what goes wrong here is the user's to mend."""
+    try:
+        env = make()
+    except (ImportError, gym.error.DependencyNotInstalled) as error:
+        raise _import_failure(name, make, error) from error
+    except (TypeError, ValueError, gym.error.Error) as error:
+        mend = "check env_kwargs, or pass a function that returns the environment"
+        raise InputError(f"cannot make {name}: {str(error).rstrip('.')}; {mend}.") from error
+    if not isinstance(env, gym.Env):
+        raise InputError(f"{name} must return a gymnasium.Env, not {type(env).__name__}.")
+    return env
+
+
+def _import_failure(name: str, make: partial[gym.Env], error: Exception) -> InputError:
+    entry_point = getattr(make.args[0], "entry_point", None) if make.args else None
+    # An entry point that is a function says nothing about packages: gymnasium's obsolete ids raise on purpose.
+    extra = next((e for part, e in EXTRAS.items() if isinstance(entry_point, str) and part in entry_point), None)
+    return _missing_extra(name, extra) if extra else InputError(f"cannot make {name}: {error}")
+
+
+def _observation_size(name: str, space: Space) -> int:
+    parts = space.spaces.values() if isinstance(space, Dict) else [space]
+    if not all(isinstance(part, Box) and len(part.shape) <= 1 for part in parts):
+        raise InputError(
+            f"{name} has observations of {space}, and only {SUPPORTED_OBSERVATIONS} are supported: "
+            "wrap it with gymnasium.wrappers.FlattenObservation or your own features."
+        )
+    return sum(math.prod(part.shape or ()) for part in parts)
+
+
+def _action_fields(name: str, space: Space) -> dict[str, Any]:
+    if isinstance(space, Discrete):
+        return {"action_dim": int(space.n), "discrete": True, "action_start": int(space.start)}
+    if isinstance(space, Box) and len(space.shape) == 1 and space.is_bounded() and np.all(space.low < space.high):
+        size, low, high = space.shape[0], space.low, space.high
+        return {"action_dim": size, "discrete": False, "action_low": low, "action_high": high}
+    raise InputError(
+        f"{name} has actions of {space}, and only {SUPPORTED_ACTIONS} are supported: "
+        "wrap it with gymnasium.wrappers.TransformAction or your own wrapper."
+    )
+
+
+def _horizon(name: str, env: gym.Env) -> int:
+    limit = env.spec.max_episode_steps if env.spec else None
+    if limit is None and env.has_wrapper_attr("_max_episode_steps"):  # a TimeLimit around an env without a spec
+        limit = env.get_wrapper_attr("_max_episode_steps")
+    if limit is None:
+        raise InputError(
+            f"{name} has no time limit: register it with max_episode_steps, or pass a function that returns "
+            "gymnasium.wrappers.TimeLimit(env, max_episode_steps)."
+        )
+    return int(limit)
+
+
+def _reference(spec: EnvSpec | None) -> ReferenceReturns:
+    """Reference returns hold for the environment as registered, not for one with other physics or wrappers."""
+    stock = gym.registry.get(spec.id) if spec else None
+    if spec is None or stock is None or spec.additional_wrappers or spec.max_episode_steps != stock.max_episode_steps:
+        return ReferenceReturns()
+    changed = {key for key, value in spec.kwargs.items() if key != "render_mode" and value != stock.kwargs.get(key)}
+    return ReferenceReturns() if changed else REFERENCES.get(spec.id, ReferenceReturns())
+
+
+def _versions(env: gym.Env) -> dict[str, str]:
+    ancestry = " ".join(f"{cls.__module__}.{cls.__name__}" for cls in type(env.unwrapped).__mro__).lower()
+    robotics = "gymnasium_robotics" in ancestry  # its mazes hide their MuJoCo environment inside
+    used = {"gymnasium": True, "mujoco": robotics or "mujoco" in ancestry, "gymnasium-robotics": robotics}
+    return {package: version(package) for package, needed in used.items() if needed}

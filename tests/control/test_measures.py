@@ -1,0 +1,98 @@
+"""The pieces between environments and updates: replay, weighted sampling, measures with absorbing shares."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from trustirl.core.buffer import add, draw, empty_buffer
+from trustirl.core.measure import expect, minibatches, sample
+from trustirl.core.types import RewardData, Transition
+from trustirl.irl.practice import Weighing, episode_measure
+from trustirl.rl.exact import occupancy, solve
+from trustirl.rollouts.tabular import sample_episodes
+from trustirl.tasks.registry import make_task
+
+
+def numbered(first: int, count: int) -> Transition:
+    """Rows whose every field tells the row's number."""
+    number = jnp.arange(first, first + count)
+    return Transition(
+        number[:, None] * jnp.ones(3), -number, number.astype(float), number[:, None] + 0.5, number % 2 == 0
+    )
+
+
+def test_replay_keeps_fields_together_and_forgets_the_oldest() -> None:
+    replay = empty_buffer(10, numbered(0, 1))
+    for first in (0, 4, 8):
+        replay = add(replay, numbered(first, 4))
+    assert int(replay.size) == 10
+    drawn = draw(replay, jax.random.key(0), 5000)
+    number = np.asarray(drawn.weight).astype(int)
+    np.testing.assert_array_equal(drawn.obs, number[:, None] * np.ones(3))
+    np.testing.assert_array_equal(drawn.action, -number)
+    np.testing.assert_array_equal(drawn.next_obs[:, 0], number + 0.5)
+    np.testing.assert_array_equal(drawn.terminated, number % 2 == 0)
+    counts = np.bincount(number, minlength=12)
+    assert counts[:2].sum() == 0  # rows 0 and 1 were overwritten
+    chi2 = ((counts[2:] - 500) ** 2 / 500).sum()
+    assert chi2 < 27.9  # 0.1 % point of chi-squared with 9 degrees of freedom
+
+
+def test_a_young_replay_draws_only_what_it_holds() -> None:
+    replay = add(empty_buffer(100, numbered(0, 1)), numbered(50, 3))
+    assert set(np.asarray(draw(replay, jax.random.key(1), 200).weight)) == {50.0, 51.0, 52.0}
+
+
+def test_weighted_sampling_follows_the_weights() -> None:
+    weight = jnp.asarray([0.0, 1.0, 0.0, 3.0, 0.0])
+    batch = Transition(jnp.arange(5), jnp.arange(5), weight)
+    drawn = sample(batch, 40_000, jax.random.key(0))
+    share = np.bincount(drawn.obs, minlength=5) / 40_000
+    np.testing.assert_allclose(share, [0, 0.25, 0, 0.75, 0], atol=0.01)
+    np.testing.assert_array_equal(drawn.obs, drawn.action)
+    np.testing.assert_array_equal(drawn.weight, 1.0)
+    demo, learner = minibatches(7)(RewardData(batch, batch, batch), 4, jax.random.key(2))
+    assert demo.obs.shape == learner.obs.shape == (4, 7)
+    assert not np.array_equal(demo.obs, learner.obs)
+
+
+def test_an_end_is_followed_by_its_absorbing_share() -> None:
+    obs, action = jnp.ones((4, 2)), jnp.ones((4, 1))
+    terminated, time = jnp.asarray([False, True, False, False]), jnp.asarray([0, 1, 0, 1])
+    plain = episode_measure(obs, action, terminated, time, Weighing(10, 0.9, False, True))
+    np.testing.assert_allclose(plain.weight, [1, 1, 1, 1, 0, 8, 0, 0])  # 2 steps lived, 8 of 10 absorbed
+    np.testing.assert_array_equal(plain.absorbing, [False] * 4 + [True] * 4)
+    np.testing.assert_array_equal(plain.obs[4:], 0.0)
+    discounted = episode_measure(obs, action, terminated, time, Weighing(10, 0.9, True, True))
+    np.testing.assert_allclose(discounted.weight, [1, 0.9, 1, 0.9, 0, 0.81 / 0.1, 0, 0], rtol=1e-6)
+    without = episode_measure(obs, action, terminated, time, Weighing(10, 0.9, False, False))
+    assert len(without.weight) == 4
+
+
+def test_discounted_mass_of_a_finished_episode_is_complete() -> None:
+    time = jnp.arange(6)
+    measure = episode_measure(jnp.ones((6, 1)), jnp.ones((6, 1)), time == 5, time, Weighing(99, 0.8, True, True))
+    assert float(measure.weight.sum()) == pytest.approx(1 / 0.2, rel=1e-6)
+
+
+def test_sampled_expectations_equal_the_exact_ones() -> None:
+    """The reward step's gap, and so its gradient, from sampled episodes and from the exact occupancy."""
+    task = make_task("random-mdp", {"discount": 0.8})
+    policy = solve(task.mdp, jnp.asarray(task.true_reward))
+    episodes, horizon = 4000, 60
+    states, actions = sample_episodes(task.mdp, policy.log_prob, horizon, episodes, jax.random.key(0))
+    time = jnp.broadcast_to(jnp.arange(horizon), states.shape)
+    table = jnp.asarray(np.random.default_rng(1).normal(size=task.true_reward.shape))
+
+    def reward(batch: Transition) -> jax.Array:
+        return table[batch.obs, batch.action]
+
+    never = jnp.zeros(states.shape, bool)
+    rows = [
+        float(expect(reward, episode_measure(s, a, n, t, Weighing(horizon, 0.8, True, False))))
+        for s, a, n, t in zip(*(np.split(x, 20) for x in (states, actions, never, time)), strict=True)
+    ]
+    exact = float(expect(reward, task.mdp.pairs(occupancy(task.mdp, policy.log_prob))))
+    error = np.std(rows, ddof=1) / np.sqrt(len(rows))
+    assert abs(np.mean(rows) - exact) <= 4 * error + 1e-4

@@ -1,0 +1,113 @@
+"""Policies as densities: normalised, and consistent between sampling and rating."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from tests.rl.batches import filled
+from trustirl.nets.mlp import MLP, standardiser
+from trustirl.nets.policies import Categorical, CategoricalActor, GaussianActor, TanhGaussian
+
+CASES = [(0.0, 0.0), (0.8, -1.0), (-2.0, 0.3), (0.1, 1.5)]
+
+
+rate = jax.jit(lambda policy, action: policy.log_prob(action))
+draw = jax.jit(lambda policy, key: policy.sample_with_log_prob(key))
+
+
+def gaussian(mean: float, log_std: float, shape: tuple[int, ...]) -> TanhGaussian:
+    return TanhGaussian(jnp.full(shape, mean, jnp.float32), jnp.full(shape, log_std, jnp.float32))
+
+
+@pytest.mark.parametrize(("mean", "log_std"), CASES)
+def test_the_tanh_gaussian_density_integrates_to_one(mean: float, log_std: float) -> None:
+    u = np.linspace(-7.2, 7.2, 20_001)  # equal steps before the tanh resolve both borders
+    action = np.tanh(u)
+    density = np.exp(rate(gaussian(mean, log_std, (len(u), 1)), action[:, None]))
+    inside = norm.cdf(7.2, mean, np.exp(log_std)) - norm.cdf(-7.2, mean, np.exp(log_std))
+    assert np.trapezoid(density, action) == pytest.approx(inside, abs=1e-3)
+
+
+@pytest.mark.parametrize(("mean", "log_std"), CASES)
+def test_the_tanh_gaussian_density_is_the_change_of_variables(mean: float, log_std: float) -> None:
+    action = np.linspace(-0.99, 0.99, 101)
+    expected = norm.logpdf(np.arctanh(action), mean, np.exp(log_std)) - np.log(1 - action**2)
+    got = rate(gaussian(mean, log_std, (101, 1)), action[:, None])
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_axes_of_an_action_are_independent() -> None:
+    policy = TanhGaussian(jnp.asarray([[0.3, -1.0]], jnp.float32), jnp.asarray([[0.0, -0.5]], jnp.float32))
+    action = jnp.asarray([[0.2, -0.6]], jnp.float32)
+    parts = [
+        rate(TanhGaussian(policy.mean[:, i : i + 1], policy.log_std[:, i : i + 1]), action[:, i : i + 1])
+        for i in range(2)
+    ]
+    np.testing.assert_allclose(rate(policy, action), parts[0] + parts[1], rtol=1e-6)
+
+
+def test_a_sampled_log_density_is_that_of_the_sample() -> None:
+    policy = gaussian(0.4, -0.7, (5000, 3))
+    action, log_prob = draw(policy, jax.random.key(0))
+    np.testing.assert_allclose(log_prob, rate(policy, action), atol=2e-3)
+    np.testing.assert_allclose(action, policy.sample(jax.random.key(0)), atol=1e-5)
+    pre_image = np.arctanh(np.asarray(action, float))
+    assert pre_image.mean() == pytest.approx(0.4, abs=0.02)
+    assert pre_image.std() == pytest.approx(np.exp(-0.7), abs=0.02)
+
+
+def test_border_actions_and_extreme_parameters_stay_finite() -> None:
+    border = jnp.asarray([[1.0], [-1.0], [0.0]], jnp.float32)
+    for mean, log_std in [(0.0, 0.0), (30.0, -20.0), (-30.0, 2.0)]:
+        policy = gaussian(mean, log_std, (3, 1))
+        assert np.isfinite(rate(policy, border)).all()
+        action, log_prob = draw(policy, jax.random.key(1))
+        assert np.isfinite(log_prob).all()
+        assert (np.abs(action) <= 1).all()
+
+
+def test_the_gradient_of_a_saturated_sample_is_finite() -> None:
+    def log_prob(mean: jax.Array) -> jax.Array:
+        return TanhGaussian(mean, jnp.zeros_like(mean)).sample_with_log_prob(jax.random.key(0))[1].sum()
+
+    gradient = jax.jit(jax.grad(log_prob))
+    for mean in (-100.0, 0.0, 100.0):
+        assert np.isfinite(gradient(jnp.full((4, 2), mean, jnp.float32))).all()
+
+
+def test_the_actor_clips_its_log_std() -> None:
+    actor = filled(lambda key: GaussianActor(2, 1, 8, 1, key))
+    log_std = actor(1e6 * jnp.asarray([[1, 1], [-1, 1], [1, -1], [-1, -1]], jnp.float32)).log_std
+    assert float(log_std.min()) == -20
+    assert float(log_std.max()) == 2
+
+
+def test_the_categorical_is_a_softmax() -> None:
+    logits = jnp.asarray([[1.0, 3.0, -1.0]], jnp.float32)
+    prob = np.exp(np.asarray(logits[0])) / np.exp(np.asarray(logits[0])).sum()
+    policy = Categorical(jnp.broadcast_to(logits, (20_000, 3)))
+    action, log_prob = policy.sample_with_log_prob(jax.random.key(0))
+    np.testing.assert_allclose(np.bincount(np.asarray(action)) / len(action), prob, atol=0.01)
+    np.testing.assert_allclose(log_prob, np.log(prob)[np.asarray(action)], rtol=1e-5)
+    assert set(np.asarray(policy.mode()).tolist()) == {1}
+    actor = filled(lambda key: CategoricalActor(4, 3, 8, 1, key))
+    np.testing.assert_allclose(np.exp(actor(jnp.ones((2, 4), jnp.float32)).log_probs()).sum(-1), 1, rtol=1e-6)
+
+
+def test_layer_norm_makes_a_network_blind_to_the_scale_of_a_layer() -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 3)), jnp.float32)
+    for layer_norm in (False, True):
+        net = filled(lambda key, norm=layer_norm: MLP(3, 2, 16, 2, key, norm))
+        louder = eqx.tree_at(lambda n: n.layers[0], net, jax.tree.map(lambda w: 1000 * w, net.layers[0]))
+        assert np.allclose(net(x), louder(x), atol=1e-2) == layer_norm
+
+
+def test_standardisation_is_frozen_clipped_and_spares_constant_entries() -> None:
+    standardise = standardiser([1.0, 0.0, 5.0], [2.0, 1e-3, 0.0])
+    out = standardise(jnp.asarray([[3.0, 1.0, 5.0], [-1.0, -1.0, 5.5]]))
+    np.testing.assert_allclose(out, [[1.0, 10.0, 0.0], [-1.0, -10.0, 0.5]])
+    assert out.dtype == jnp.float32
+    np.testing.assert_array_equal(standardiser(None, None)(jnp.asarray([50.0])), [50.0])

@@ -1,0 +1,224 @@
+"""What every sampled solver owes its caller, whatever the kind of actions."""
+
+import re
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import PyTree
+
+from tests.rl.batches import (
+    ACTIONS,
+    DISCOUNT,
+    OBS,
+    TAU,
+    TEMPERATURE,
+    agent_of,
+    differs,
+    make,
+    quick_jit,
+    reward,
+    shared_spy,
+    spied,
+    transitions,
+)
+from trustirl.core.errors import InputError
+from trustirl.core.records import Solver
+from trustirl.core.types import Transition
+
+UPDATES = 5
+solvers = pytest.mark.parametrize("name", ["sac", "softq"])
+close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4)
+
+
+def drawn(data: Transition) -> Callable[[jax.Array], Transition]:
+    """Minibatches of eight rows."""
+
+    def draw(key: jax.Array) -> Transition:
+        rows = jax.random.randint(key, (8,), 0, len(data.weight))
+        return jax.tree.map(lambda x: x[rows], data)
+
+    return draw
+
+
+@cache
+def train(name: str) -> tuple[Callable[..., PyTree], list[tuple[int, ...]]]:
+    """A few updates for a scaled reward, and the keys they drew with; compiling twice is an error."""
+    solver = make(name, {"updates": UPDATES})
+    seen: list[tuple[int, ...]] = []
+
+    def recorded(key: jax.Array) -> jax.Array:
+        jax.debug.callback(lambda k: seen.append(tuple(np.asarray(k).tolist())), jax.random.key_data(key))
+        return key
+
+    @quick_jit
+    @eqx.debug.assert_max_traces(max_traces=1)
+    def improve(agent: PyTree, data: Transition, scale: jax.Array, key: jax.Array) -> PyTree:
+        return solver.improve(agent, lambda k: drawn(data)(recorded(k)), lambda batch: scale * reward(batch), key)
+
+    return improve, seen
+
+
+@solvers
+def test_everything_stays_in_float32_although_jax_would_take_float64(name: str) -> None:
+    learn = {"learn_temperature": True} if name == "sac" else {}
+    solver = make(name, {"layer_norm": True, **learn}, obs_mean=np.zeros(OBS), obs_std=np.ones(OBS))
+    wide = lambda batch: reward(batch).astype(jnp.float64)  # noqa: E731
+    improve = partial(solver.improve, draw=drawn(transitions(name)), reward=wide, key=jax.random.key(1))
+    agent = jax.eval_shape(solver.init, jax.random.key(0))
+    program, results = jax.make_jaxpr(improve, return_shape=True)(agent)
+    dtypes = {leaf.dtype for leaf in jax.tree.leaves((agent, results))}
+    assert dtypes <= {jnp.dtype("float32"), jnp.dtype("int32")}
+    float64_arrays = set(re.findall(r"f64\[\d[\d,]*\]", str(program)))
+    assert float64_arrays <= {"f64[8]", "f64[1]"}  # the caller's reward of a batch and of the absorbing pair
+
+
+@solvers
+def test_new_rewards_and_data_do_not_compile_again_and_matter(name: str) -> None:
+    agents = [
+        train(name)[0](agent_of(name), transitions(name, 32, seed), jnp.float32(scale), jax.random.key(0))[0]
+        for seed, scale in ((0, 1.0), (1, 1.0), (0, 2.0))
+    ]
+    assert differs(agents[0].critic, agents[1].critic)
+    assert differs(agents[0].critic, agents[2].critic)
+
+
+@solvers
+def test_the_same_key_gives_the_same_agent_and_another_key_another(name: str) -> None:
+    improve = partial(train(name)[0], agent_of(name), transitions(name, 32), jnp.float32(1))
+    once, again, other = (improve(jax.random.key(k)) for k in (1, 1, 2))
+    assert not differs(once, again)
+    assert differs(once[0].critic, other[0].critic)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(once))
+
+
+@solvers
+def test_seeds_under_vmap_are_the_single_runs(name: str) -> None:
+    data = transitions(name, 32)
+    solver = make(name, {"updates": UPDATES})
+    keys = jax.random.split(jax.random.key(0), 3)
+    singles = [jax.tree.map(lambda x, s=s: s * np.asarray(x), agent_of(name)) for s in (1, 2, 3)]
+    agents = jax.tree.map(lambda *xs: np.stack(xs).astype(xs[0].dtype), *singles)
+    seeds = eqx.filter_vmap(lambda agent, key: solver.improve(agent, drawn(data), reward, key))
+    together = jax.device_get(quick_jit(lambda *args: seeds(*args))(agents, keys))
+    for i, key in enumerate(keys):
+        alone = train(name)[0](jax.tree.map(lambda x, i=i: jnp.asarray(x[i]), agents), data, jnp.float32(1), key)
+        jax.tree.map(lambda x, y, i=i: close(x[i], y), together, alone)
+
+
+@solvers
+def test_every_update_draws_with_its_own_key(name: str) -> None:
+    improve, seen = train(name)
+    jax.effects_barrier()
+    seen.clear()
+    improve(agent_of(name), transitions(name, 32), jnp.float32(1), jax.random.key(3))
+    jax.effects_barrier()
+    assert len(seen) == len(set(seen)) == UPDATES
+
+
+@solvers
+def test_the_target_critic_is_the_polyak_average(name: str) -> None:
+    agent = agent_of(name)
+    _, improved, _ = shared_spy(name)(agent, transitions(name))
+    assert differs(agent.critic, improved.critic)
+    jax.tree.map(
+        lambda new, old, got: np.testing.assert_allclose(got, TAU * new + (1 - TAU) * old, rtol=1e-5, atol=1e-7),
+        improved.critic,
+        agent.target_critic,
+        improved.target_critic,
+    )
+
+
+@solvers
+@pytest.mark.parametrize("termination", ["T0", "T2"])
+def test_a_new_reward_shows_in_the_very_next_target(name: str, termination: str) -> None:
+    batch = transitions(name)
+    before, after = (shared_spy(name, termination)(agent_of(name), batch, bonus)[0] for bonus in (0.0, 1.0))
+    at_an_end = 1.0 if termination == "T0" else 1 + DISCOUNT / (1 - DISCOUNT)
+    np.testing.assert_allclose(after - before, np.where(batch.terminated, at_an_end, 1.0), rtol=1e-4)
+
+
+def played(solver: Solver, agent: PyTree, batch: Transition) -> tuple[jax.Array, ...]:
+    """All that a policy says of a batch."""
+    return quick_jit(
+        lambda agent, batch: (
+            solver.mode(agent, batch.obs),
+            solver.act(agent, batch.obs, jax.random.key(1)),
+            solver.log_prob(agent, batch.obs, batch.action),
+        )
+    )(agent, batch)
+
+
+@solvers
+def test_raw_observations_enter_standardised_everywhere(name: str) -> None:
+    mean, std = np.asarray([0.5, -1.0, 2.0], np.float32), np.asarray([2.0, 0.5, 3.0], np.float32)
+    solver, agent, batch = make(name, obs_mean=mean, obs_std=std), agent_of(name), transitions(name)
+    raw = eqx.tree_at(lambda b: (b.obs, b.next_obs), batch, (batch.obs * std + mean, batch.next_obs * std + mean))
+    jax.tree.map(close, played(make(name), agent, batch), played(solver, agent, raw))
+    target, improved, _ = shared_spy(name)(agent, batch)
+    raw_target, raw_improved, _ = spied(name, obs_mean=mean, obs_std=std)(agent, raw)
+    close(target - reward(batch), raw_target - reward(raw))  # the reward sees raw observations, and only it
+    assert differs(agent.critic, raw_improved.critic)
+    assert jax.tree.structure(improved) == jax.tree.structure(raw_improved)  # nothing to train in the statistics
+
+
+@solvers
+def test_actions_are_rated_by_the_policy_that_plays_them(name: str) -> None:
+    solver, agent, obs = make(name), agent_of(name), jnp.ones((4000, OBS), jnp.float32)
+    action = quick_jit(solver.act)(agent, obs, jax.random.key(1))
+    rated = np.exp(np.asarray(quick_jit(solver.log_prob)(agent, obs, action), float))
+    if name == "softq":
+        for choice in range(ACTIONS):
+            chosen = np.asarray(action) == choice
+            np.testing.assert_allclose(rated[chosen], chosen.mean(), atol=0.03)
+    else:
+        assert (np.abs(action) < 1).all()
+        assert np.mean(1 / rated) == pytest.approx(4.0, rel=0.1)  # E_pi[1/pi] is the area of the actions' square
+    assert solver.act(agent, obs[0], jax.random.key(1)).shape == solver.mode(agent, obs[0]).shape == action.shape[1:]
+
+
+@solvers
+def test_the_critic_loss_slot_can_replace_the_bellman_error(name: str) -> None:
+    """This one asks for soft values of 3, whatever the reward."""
+
+    def loss(q: Any, v: Any, batch: Transition, target: jax.Array) -> jax.Array:
+        assert q(batch.obs, batch.action).shape == (2, *target.shape)
+        return jnp.mean((v(batch.obs) - 3) ** 2)
+
+    data = transitions(name)
+    solver = make(name, {"updates": 60}, critic_loss=loss)
+    improve = quick_jit(lambda agent, key: solver.improve(agent, lambda _: data, reward, key))
+    agent, early = improve(agent_of(name), jax.random.key(1))
+    _, late = improve(agent, jax.random.key(2))
+    assert float(late["critic_loss"]) < 0.3 < float(early["critic_loss"])
+    assert float(late["q"] + TEMPERATURE * late["entropy"]) == pytest.approx(3, abs=0.3)
+
+
+@solvers
+def test_a_new_agent_has_its_target_and_independent_members(name: str) -> None:
+    agent = quick_jit(make(name).init)(jax.random.key(0))
+    assert not differs(agent.critic, agent.target_critic)
+    for layer in agent.critic.nets.layers:
+        assert differs(layer.weight[0], layer.weight[1])
+
+
+@solvers
+@pytest.mark.parametrize(
+    "changes", [{"discount": 1.0}, {"temperature": 0.0}, {"temperature": -1.0}, {"updates": 0}, {"critics": 0}]
+)
+def test_settings_that_cannot_work_are_refused(name: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="must"):
+        make(name, changes)
+
+
+@solvers
+def test_a_batch_without_successors_is_refused(name: str) -> None:
+    batch = transitions(name)
+    pairs = Transition(batch.obs, batch.action, batch.weight)
+    with pytest.raises(InputError, match="next_obs and terminated"):
+        make(name).improve(agent_of(name), lambda _: pairs, reward, jax.random.key(1))
