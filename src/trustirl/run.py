@@ -12,15 +12,9 @@ import numpy as np
 from jaxtyping import Float, Num, PyTree
 
 from trustirl.core.errors import InputError
-from trustirl.core.files import (
-    read_arrays,
-    read_json,
-    tree_from_arrays,
-    tree_to_arrays,
-    write_arrays,
-    write_json,
-)
+from trustirl.core.files import read_arrays, read_json, write_arrays, write_json
 from trustirl.core.precision import double_precision
+from trustirl.core.trees import tree_from_arrays, tree_to_arrays
 from trustirl.core.types import Transition
 from trustirl.nets.rewards import reward_factory
 

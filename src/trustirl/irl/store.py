@@ -10,15 +10,8 @@ from typing import Any
 from jaxtyping import PyTree
 
 from trustirl.core.errors import InputError
-from trustirl.core.files import (
-    read_arrays,
-    read_json,
-    tree_from_arrays,
-    tree_to_arrays,
-    write_arrays,
-    write_bytes,
-    write_json,
-)
+from trustirl.core.files import read_arrays, read_json, write_arrays, write_bytes, write_json
+from trustirl.core.trees import tree_from_arrays, tree_to_arrays
 
 FORMAT_VERSION = 1
 RUN_FILES = (

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from trustirl.core.errors import InputError
+from trustirl.core.files import write_bytes
 from trustirl.report import figures
 from trustirl.report.figures import LAYOUTS, Layout
 from trustirl.report.runs import RunFiles, read_run
@@ -108,7 +108,7 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of the HTML file to write.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    _replace(target, page.encode("utf-8", errors="xmlcharrefreplace"))
+    write_bytes(target, page.encode("utf-8", errors="xmlcharrefreplace"))
     return target
 
 
@@ -284,16 +284,3 @@ def _number(value: float, digits: int = 4) -> str:
         return "–"
     whole = float(value).is_integer() and abs(value) < 1e9
     return (f"{value:,.0f}" if whole else f"{value:.{digits}g}").replace("-", "−")
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Put `content` in place in one move, so that a reader never meets half a page."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
