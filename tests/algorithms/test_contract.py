@@ -33,8 +33,14 @@ def leaves(state: TrainState) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state.irl.reward) if hasattr(leaf, "shape")]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize(("kind", "action_inputs"), [("table", False), ("linear", True), ("mlp", True)])
+CASES = [(name, *case) for name in ALGORITHMS for case in (("table", False), ("linear", True), ("mlp", True))]
+SLOW = [(name, kind, inputs) for name, kind, inputs in CASES if kind == "mlp" and name in ("mce", "trro")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "action_inputs"),
+    [pytest.param(*case, marks=pytest.mark.slow if case in SLOW else ()) for case in CASES],
+)
 def test_contract(name: str, kind: str, action_inputs: bool) -> None:
     loop = small_loop(name, kind, action_inputs)
     gaps = []
@@ -63,7 +69,7 @@ def test_a_second_compilation_is_an_error() -> None:
 
 
 def test_resuming_from_a_state_is_exact() -> None:
-    loop = small_loop("piro", "mlp")
+    loop = small_loop("piro")
     whole = run(loop, 6)
     half = run(loop, 3)
     *_, (resumed, _) = iterate(loop, seed_keys(1), 6, half)
