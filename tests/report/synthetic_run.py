@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 
 GRID = {"kind": "grid", "shape": [7, 7], "target": 24}
 FIGURES = ["rewards", "visits", "likelihood", "trust", "returns", "certificate"]
+CONTROL_FIGURES = ["returns", "gap", "trust", "solver"]
 LABELS = ("TRRO quadratic", "TRRO curvature", "TRRO paper (C from Theorem 1)", "PIRO", "ML-IRL")
 
 
@@ -67,6 +68,72 @@ def write_run(
     if compared:
         _write_comparison(folder / "comparison.json", iterations)
         _write_certificate(folder / "certificate.json")
+    return folder
+
+
+def write_control_run(
+    folder: Path,
+    *,
+    seeds: int = 5,
+    evaluations: int = 40,
+    expert_return: float | None = 3234.5,
+    trust_region: bool = True,
+    finished: bool = True,
+) -> Path:
+    """Write all files of a run on a Gymnasium task into `folder` and return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    steps = 10_000 * evaluations
+    config = {"algorithm": "piro", "task": "Hopper-v4", "seeds": seeds, "steps": steps, "demos": "data/hopper.npz"}
+    write_json(folder / "config.json", config | {"plan": {"steps_per_iteration": 5000}, "solver_config": {}})
+    write_json(
+        folder / "manifest.json",
+        {
+            "versions": {"trustirl": "0.1.0", "jax": "0.10.0", "gymnasium": "1.2.2"},
+            "task_versions": {"gymnasium": "1.2.2", "mujoco": "3.3.7"},
+            "clipped_actions": 12,
+            "device": "NVIDIA H200",
+            "seeds": list(range(seeds)),
+            "command": "trustirl train piro --task Hopper-v4 --demos data/hopper.npz",
+        },
+    )
+    noise = np.random.default_rng(3)
+    rows = []
+    for i in range(evaluations):
+        for seed in range(seeds):
+            progress = 1 - np.exp(-6 * i / evaluations)
+            fall = 1400 * (seed == 1 and i in (evaluations // 2, evaluations // 2 + 1))
+            row = {
+                "seed": seed,
+                "iteration": 2 * i,
+                "env_steps": 10_000 * i + 1000,
+                "return_mean": float(18 + (2900 + 120 * seed) * progress + 90 * noise.normal() - fall),
+                "return_std": float(150 * abs(noise.normal())),
+                "gap": float(0.4 * np.exp(-i / 9) + 0.02 * noise.normal()),
+                "drift": float(0.05 * np.exp(0.2 * noise.normal())) if i and trust_region else None,
+                "mu": float(0.075 * 2 ** min(i, 12)) if i and trust_region else None,
+                "ell": None,
+                "seconds": 12.5 * (i + 1),
+                "q": float(120 * progress + noise.normal()) if i else None,
+                "entropy": float(-3 * progress + 0.1 * noise.normal()) if i else None,
+                "critic_loss": float(4 * np.exp(0.5 * noise.normal())) if i else None,
+                "actor_loss": -1.0,
+            }
+            rows.append(row)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "metrics.jsonl").write_text(lines, encoding="utf-8")
+    if finished:
+        write_json(
+            folder / "summary.json",
+            {
+                "returns": [row["return_mean"] for row in rows[-seeds:]],
+                "expert_return": expert_return,
+                "demo_return": 3230.25,
+                "random_return": 18.25,
+                "env_steps": {"train": seeds * steps, "reward": 0, "evaluation": 123_456},
+                "wall_seconds": 12_000.0,
+                "updates_per_second": 812.0,
+            },
+        )
     return folder
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from synthetic_run import FIGURES, write_run
+from synthetic_run import CONTROL_FIGURES, FIGURES, write_control_run, write_run
 
 from trustirl.report import write_report
 
@@ -29,9 +29,17 @@ CHROMIUM_FLAGS = (
 )
 
 
+WORLDS = {"exact": (write_run, FIGURES), "control": (write_control_run, CONTROL_FIGURES)}
+
+
+@pytest.fixture(scope="module", params=WORLDS)
+def world(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(write_run(tmp_path_factory.mktemp("runs") / "run"))
+def page(world: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(WORLDS[world][0](tmp_path_factory.mktemp("runs") / "run"))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +85,7 @@ def colours_of(png: bytes) -> tuple[int, int, float]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_page_in_a_browser(browser: Any, page: Path, width: int, theme: str) -> None:
+def test_page_in_a_browser(browser: Any, world: str, page: Path, width: int, theme: str) -> None:
     open_page(browser, page, width, theme)
     time.sleep(0.3)  # a stray request would be made just after the page has loaded
     urls = requested(browser)
@@ -89,14 +97,14 @@ def test_page_in_a_browser(browser: Any, page: Path, width: int, theme: str) -> 
 
     drawings = browser.find_elements("css selector", "figure[data-figure] > div")
     shown = [drawing for drawing in drawings if drawing.is_displayed()]
-    assert len(shown) == len(FIGURES)
-    for name, drawing in zip(FIGURES, shown, strict=True):
+    assert len(shown) == len(WORLDS[world][1])
+    for name, drawing in zip(WORLDS[world][1], shown, strict=True):
         assert drawing.size["width"] >= 0.7 * min(width, 900), name
         assert drawing.size["height"] >= 150, name
         colours, chromatic, brightness = colours_of(drawing.screenshot_as_png)
         assert colours > 60, name
         assert chromatic > 20, name
-        if name in ("trust", "returns", "likelihood"):
+        if name not in ("rewards", "visits", "certificate"):
             assert (brightness > 128) == (theme == "light"), name
 
 
@@ -118,3 +126,25 @@ def test_no_label_leaves_its_figure(browser: Any, page: Path) -> None:
     for width in (390, 1280):
         open_page(browser, page, width, "light")
         assert browser.execute_script(outside) == []
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_every_control_curve_has_its_points(browser: Any, tmp_path: Path, seeds: int) -> None:
+    """A panel holds one path per seed, and one for their mean, with a point per evaluation that has a value."""
+    points_of = """return [...document.querySelectorAll('figure .wide [id*="-line2d"] > path')]
+        .map(path => (path.getAttribute('d').match(/[ML]/g) || []).length).filter(points => points > 30)"""
+    open_page(browser, write_report(write_control_run(tmp_path / "run", seeds=seeds, evaluations=40)), 1280, "light")
+    curves = seeds + (seeds > 1)
+    always, null_at_first = ("return_mean", "gap"), ("drift", "mu", "q", "entropy", "critic_loss")
+    expected = curves * (len(always) * [40] + len(null_at_first) * [39])
+    assert sorted(browser.execute_script(points_of)) == sorted(expected)
+
+
+def test_pointing_at_a_curve_tells_its_numbers(browser: Any, tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run", seeds=2, evaluations=5)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    open_page(browser, write_report(folder), 1280, "light")
+    titles = "return [...document.querySelectorAll('[data-figure=returns] .tip title')].map(t => t.textContent)"
+    means = [row["return_mean"] for row in rows if row["env_steps"] == 31_000]
+    told = [title for title in browser.execute_script(titles) if title.startswith("31,000 steps: ")]
+    assert told == [f"31,000 steps: {np.mean(means):,.0f} ({means[0]:,.0f}, {means[1]:,.0f})"]

@@ -15,9 +15,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine, LayoutEngine
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from trustirl.report.runs import Numbers, Picture, RunFiles
+from trustirl.report.runs import ExactRun, Numbers, Picture, RunFiles
+from trustirl.report.words import number
 
 Paint = Callable[[Figure], None]
 
@@ -26,7 +27,9 @@ INK, PAPER = "#010203", "#fdfcfb"
 ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"
 CURVES = ((VERMILION, "--"), (ORANGE, "-."), (GREEN, ":"), (SKY, "--"), (PURPLE, "-."), (BLUE, ":"))
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-MOST_BARS, MOST_POINTS, MOST_VECTOR_CELLS = 24, 200, 400
+MOST_BARS, MOST_POINTS, MOST_VECTOR_CELLS, MOST_TIPS = 24, 200, 400, 100
+POSITIVE = ("drift", "mu", "critic_loss", "temperature", "reward_scale")
+CLOCKS = {"iteration": "iteration", "env_steps": "environment steps of each seed"}
 
 STYLE: dict[Any, Any] = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
@@ -78,7 +81,7 @@ def correlation(true: Numbers, recovered: Numbers) -> float:
     return float(np.corrcoef(true, recovered)[0, 1]) if varies else float("nan")
 
 
-def draw_rewards(run: RunFiles, layout: Layout) -> str:
+def draw_rewards(run: ExactRun, layout: Layout) -> str:
     """The true reward beside the recovered ones, each brought onto the true scale."""
     maps, true = run.maps, run.maps.true_reward
     aligned = np.mean([align(true, seed) for seed in maps.recovered_reward], axis=0)
@@ -94,7 +97,7 @@ def draw_rewards(run: RunFiles, layout: Layout) -> str:
     return _states("rewards", panels, "reward", colours, run.summary.picture, layout)
 
 
-def draw_visits(run: RunFiles, layout: Layout) -> str:
+def draw_visits(run: ExactRun, layout: Layout) -> str:
     """Where the expert and the learner spend their time."""
     expert = run.maps.expert_visits / run.maps.expert_visits.sum()
     learner = (run.maps.learner_visits / run.maps.learner_visits.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -105,13 +108,14 @@ def draw_visits(run: RunFiles, layout: Layout) -> str:
     return _states("visits", panels, "share of visits", colours, run.summary.picture, layout)
 
 
-def draw_likelihood(run: RunFiles, layout: Layout) -> str:
+def draw_likelihood(run: ExactRun, layout: Layout) -> str:
     """The likelihood of the demonstrations, iteration by iteration, for this run and its rivals."""
-    curves, first = run.comparison.curves if run.comparison else (), run.metrics.iterations[0]
+    curves = run.comparison.curves if run.comparison else ()
+    first = run.metrics.columns["iteration"][0, 0]
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        _seed_lines(axes, run, "ell", INK, "this run")
+        _seed_lines(axes, run, "ell", INK, layout, "this run")
         for (label, ell), (colour, dash) in zip(curves, cycle(CURVES), strict=False):
             _line(axes, first + np.arange(ell.size), ell, color=colour, ls=dash, lw=1.8, label=label)
         axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="true reward")
@@ -121,35 +125,53 @@ def draw_likelihood(run: RunFiles, layout: Layout) -> str:
     return _svg("likelihood", layout, 3.4 if layout is WIDE else 4.4, paint)
 
 
+def draw_gap(run: RunFiles, layout: Layout) -> str | None:
+    """How much better the learned reward finds the expert than the learner."""
+    return _panels("gap", run, layout, {"gap": ("gap", GREEN)})
+
+
 def draw_trust(run: RunFiles, layout: Layout) -> str | None:
     """Drift of the reward and the weight μ of its penalty; None when the run recorded neither."""
-    names = {"drift": ("drift of the reward", VERMILION), "mu": ("penalty weight μ", BLUE)}
-    shown = [key for key in names if np.isfinite(run.metrics.columns[key]).any()]
-
-    def paint(figure: Figure) -> None:
-        rows = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
-        for axes, key in zip(rows, shown, strict=True):
-            _seed_lines(axes, run, key, names[key][1], key)
-            _log_if_wide(axes, run.metrics.columns[key])
-            _label(axes, "iteration" if axes is rows[-1] else "", names[key][0])
-
-    return _svg("trust", layout, 0.8 + 1.7 * len(shown), paint) if shown else None
+    return _panels(
+        "trust", run, layout, {"drift": ("drift of the reward", VERMILION), "mu": ("penalty weight μ", BLUE)}
+    )
 
 
-def draw_returns(run: RunFiles, layout: Layout) -> str:
-    """The true return, which the learner never sees, beside the expert's."""
+def draw_solver(run: RunFiles, layout: Layout) -> str | None:
+    """How the policy's own learning goes; None when the run recorded nothing of it."""
+    panels = {
+        "q": ("value Q", BLUE),
+        "entropy": ("entropy", GREEN),
+        "critic_loss": ("critic loss", VERMILION),
+        "temperature": ("temperature", ORANGE),
+        "reward_scale": ("reward scale", PURPLE),
+    }
+    return _panels("solver", run, layout, panels)
+
+
+def draw_returns(run: RunFiles, layout: Layout) -> str | None:
+    """The true return, which the learner never sees, beside the expert's; None before the first evaluation."""
+    returns, deviations = run.metrics.columns["return_mean"], run.metrics.columns["return_std"]
+    if not run.metrics.recorded("return_mean"):
+        return None
+    spread = returns.std(axis=0, ddof=1) if len(returns) > 1 else np.nan_to_num(deviations[0])
+    known = {"expert": (run.summary.expert_return, "--"), "random actions": (run.summary.random_return, ":")}
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        _seed_lines(axes, run, "return_mean", BLUE, "this run")
-        axes.axhline(run.summary.expert_return, color=INK, linestyle="--", linewidth=1, label="expert")
-        _label(axes, "iteration", "true return")
-        axes.legend(loc="best")
+        x, mean = run.metrics.columns[run.clock].mean(axis=0), returns.mean(axis=0)
+        axes.fill_between(x, mean - spread, mean + spread, color=BLUE, alpha=0.2, linewidth=0)
+        _seed_lines(axes, run, "return_mean", BLUE, layout, "this run")
+        for name, (level, dash) in known.items():
+            if np.isfinite(level):
+                axes.axhline(level, color=INK, linestyle=dash, linewidth=1, label=name)
+        _label(axes, CLOCKS[run.clock], "true return")
+        figure.legend(loc="outside upper left", ncols=3 if layout is WIDE else 1)
 
-    return _svg("returns", layout, 3.0, paint)
+    return _svg("returns", layout, 3.6, paint)
 
 
-def draw_certificate(run: RunFiles, layout: Layout) -> str | None:
+def draw_certificate(run: ExactRun, layout: Layout) -> str | None:
     """Certified step and guaranteed gain against the error δ; None when there is nothing to draw."""
     certificate = run.certificate
     if certificate is None or not (certificate.delta > 0).any():
@@ -240,19 +262,56 @@ def _profiles(figure: Figure, panels: Sequence[Panel], label: str, layout: Layou
     figure.legend(loc="outside upper left", ncols=len(panels) if layout is WIDE else 1)
 
 
-def _seed_lines(axes: Axes, run: RunFiles, key: str, colour: str, label: str) -> None:
-    x, columns = run.metrics.iterations, run.metrics.columns[key]
+def _panels(name: str, run: RunFiles, layout: Layout, panels: dict[str, tuple[str, str]]) -> str | None:
+    """Metrics one below the other, each with its label and colour; None when the run recorded none of them."""
+    shown = [key for key in panels if run.metrics.recorded(key)]
+
+    def paint(figure: Figure) -> None:
+        rows = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
+        for axes, key in zip(rows, shown, strict=True):
+            label, colour = panels[key]
+            _seed_lines(axes, run, key, colour, layout)
+            if key in POSITIVE:
+                _log_if_wide(axes, run.metrics.columns[key], always=key == "mu")
+            _label(axes, CLOCKS[run.clock] if axes is rows[-1] else "", label)
+        figure.align_ylabels()
+
+    return _svg(name, layout, 0.8 + 1.7 * len(shown), paint) if shown else None
+
+
+def _seed_lines(axes: Axes, run: RunFiles, key: str, colour: str, layout: Layout, label: str = "") -> None:
+    """Each seed thin, and their mean as far as all seeds have come."""
+    x, columns = run.metrics.columns[run.clock], run.metrics.columns[key]
     if len(columns) > 1:
-        _line(axes, x, columns.T, color=colour, lw=0.6, alpha=0.45)
-        label += f" (mean of {len(columns)} seeds)"
-    mean = np.ma.masked_invalid(columns).mean(axis=0).filled(np.nan)
-    _line(axes, x, mean, color=colour, lw=2, label=label)
+        for steps, seed in zip(x, columns, strict=True):
+            _line(axes, steps, seed, color=colour, lw=0.7, alpha=0.6)
+        label += f" (mean of {len(columns)} seeds)" if label else ""
+    _line(axes, x.mean(axis=0), columns.mean(axis=0), color=colour, lw=2, label=label or None)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if layout is WIDE:  # phones have nothing to point with
+        _tips(axes, run, key)
+
+
+def _tips(axes: Axes, run: RunFiles, key: str) -> None:
+    """Invisible strips that tell the numbers under the pointer; `_inline` turns their names into titles."""
+    x = run.metrics.columns[run.clock]
+    every = -(-x.shape[1] // MOST_TIPS)
+    complete = np.flatnonzero(np.isfinite(x).all(axis=0))[::every]
+    if complete.size < 2:
+        return
+    x, columns = x[:, complete].mean(axis=0), run.metrics.columns[key][:, complete]
+    edges = np.concatenate([x[:1], (x[1:] + x[:-1]) / 2, x[-1:]])
+    unit = "iteration {}" if run.clock == "iteration" else "{} steps"
+    for left, right, now, values in zip(edges[:-1], edges[1:], x, columns.T, strict=True):
+        each = f" ({', '.join(map(number, values))})" if len(values) > 1 else ""
+        text = f"{unit.format(number(now))}: {number(values.mean())}{each}"
+        axes.axvspan(left, right, color=INK, lw=0, alpha=0.001, gid=f"tip:{text}")
 
 
 def _line(axes: Axes, x: np.ndarray, y: Numbers, **style: Any) -> None:
-    axes.plot(x, y, marker="o" if len(x) == 1 else "", markersize=4, **style)
+    axes.plot(x, y, marker="o" if np.isfinite(y).sum() == 1 else "", markersize=4, **style)
 
 
 def _label(axes: Axes, x: str, y: str) -> None:
@@ -260,11 +319,18 @@ def _label(axes: Axes, x: str, y: str) -> None:
     axes.grid(axis="y")
 
 
-def _log_if_wide(axes: Axes, values: Numbers) -> None:
+def _log_if_wide(axes: Axes, values: Numbers, always: bool = False) -> None:
     positive = values[values > 0]
-    if positive.size and positive.max() > 100 * positive.min():
-        axes.set_yscale("log", nonpositive="mask")
+    wide = positive.size > 0 and positive.max() > 100 * positive.min()
+    if not positive.size or (values < 0).any() or not (wide or always):
+        return
+    axes.set_yscale("log", nonpositive="mask")
+    if wide:
         _powers_of_ten(axes.yaxis)
+    else:  # too narrow for powers of ten
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _powers_of_ten(axis: Axis) -> None:
@@ -293,6 +359,7 @@ def _inline(svg: str, prefix: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<defs>\s*<style.*?</defs>", "", svg, count=1, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'<g id="tip:([^"]*)">', r'<g class="tip"><title>\1</title>', svg)
     svg = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
     svg = re.sub(r"font-family: [^;\"]*", "font-family: inherit", svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg)

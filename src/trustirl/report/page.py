@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ from trustirl.core.errors import InputError
 from trustirl.core.files import write_bytes
 from trustirl.report import figures
 from trustirl.report.figures import LAYOUTS, Layout
-from trustirl.report.runs import RunFiles, read_run
+from trustirl.report.runs import ControlRun, ExactRun, RunFiles, read_run
+from trustirl.report.stability import Stability, share_of_expert, stability
+from trustirl.report.words import count, duration, number, percent
 
-TABLE = {
+Card = tuple[str, str, str]  # a name, its value, and a note below it
+
+LAST_EVALUATION = {
     "iteration": "Iteration",
     "return_mean": "True return",
     "ell": "ℓ",
@@ -63,6 +68,7 @@ figcaption { max-width: 44rem; margin-bottom: 1.25rem; }
 figcaption p, section p { margin: 0; color: var(--soft); font-size: .95rem; }
 figure svg { display: block; width: 100%; height: auto; }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
+.tip:hover path { opacity: .1 !important; }
 .narrow { display: none; }
 .scroll { overflow-x: auto; margin-top: 1rem; }
 table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
@@ -97,7 +103,7 @@ class Section:
     name: str
     heading: str
     caption: str
-    draw: Callable[[RunFiles, Layout], str | None]
+    draw: Callable[[Layout], str | None]
     absent: str = ""
 
 
@@ -112,9 +118,15 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
     return target
 
 
-def render(run: RunFiles) -> str:
+def render(run: ExactRun | ControlRun) -> str:
     """The whole page; the same run always gives the same text."""
     title = f"{escape(run.algorithm.upper())} on {escape(run.task)}"
+    if isinstance(run, ExactRun):
+        lead, cards, sections, steadiness = _exact_lead(run), _exact_cards(run), _exact_sections(run), ""
+    else:
+        lead, cards, sections = _control_lead(run), _control_cards(run), _control_sections(run)
+        steadiness = _stability(run)
+    evaluated = run.metrics.recorded("iteration")
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -130,11 +142,11 @@ def render(run: RunFiles) -> str:
 <header>
 <p class="brand">TrustIRL report</p>
 <h1>{title}</h1>
-<p class="lead">{_lead(run)}</p>
+<p class="lead">{escape(" · ".join((lead, *_circumstances(run))))}</p>
 </header>
-{_cards(run)}
-{"".join(_figure(run, section) for section in _sections(run))}
-{_table(run)}
+<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>
+{"".join(_figure(section) for section in sections)}
+{steadiness + _last_evaluation(run) if evaluated else ""}
 {_details(run)}
 </main>
 </body>
@@ -142,84 +154,148 @@ def render(run: RunFiles) -> str:
 """
 
 
-def _lead(run: RunFiles) -> str:
-    parts = [_count(int(run.metrics.iterations[-1]), "iteration"), _count(len(run.seeds), "seed")]
+def _exact_lead(run: ExactRun) -> str:
+    return count(int(run.metrics.last("iteration")[0]), "iteration")
+
+
+def _control_lead(run: ControlRun) -> str:
+    if run.finished:
+        return f"{run.steps:,} steps per seed"
+    done = int(np.nan_to_num(run.metrics.last("env_steps")).min())
+    return f"running, {min(done, run.steps):,} of {run.steps:,} steps"
+
+
+def _circumstances(run: RunFiles) -> list[str]:
+    parts = [count(len(run.seeds), "seed")]
     if run.config.get("demos"):
-        parts.append(f"{run.config['demos']} demonstrations")
+        parts.append(f"{Path(str(run.config['demos'])).name} demonstrations")
+    if run.manifest.get("clipped_actions"):
+        parts.append(f"{run.manifest['clipped_actions']} demonstrated actions clipped")
     if run.manifest.get("device"):
         parts.append(str(run.manifest["device"]))
-    return escape(" · ".join(parts))
+    return parts
 
 
-def _cards(run: RunFiles) -> str:
+def _exact_cards(run: ExactRun) -> tuple[Card, ...]:
     summary = run.summary
-    cards = (
-        ("True return", _number(summary.returns.mean()), f"expert {_number(summary.expert_return)}"),
-        (
-            "Reward correlation",
-            _number(summary.reward_correlation.mean(), 3),
-            "1 is perfect up to scale and shift",
-        ),
-        ("Log-likelihood ℓ", _number(summary.ell.mean()), f"true reward {_number(summary.ell_expert)}"),
-        (
-            "Wall time",
-            f"{_number(summary.wall_seconds, 3)} s",
-            f"{_number(summary.updates_per_second, 3)} updates per second, "
-            f"{_count(summary.env_steps, 'environment step')}",
-        ),
+    name, value, note = _wall_time(run)
+    return (
+        ("True return", number(summary.returns.mean()), f"expert {number(summary.expert_return)}"),
+        ("Reward correlation", number(summary.reward_correlation.mean(), 3), "1 is perfect up to scale and shift"),
+        ("Log-likelihood ℓ", number(summary.ell.mean()), f"true reward {number(summary.ell_expert)}"),
+        (name, value, f"{note}, {count(sum(summary.env_steps.values()), 'environment step')}"),
     )
-    return '<dl class="cards">' + "".join(_card(*card) for card in cards) + "</dl>"
+
+
+def _control_cards(run: ControlRun) -> tuple[Card, ...]:
+    summary = run.summary
+    levels = {
+        "expert": summary.expert_return,
+        "random": summary.random_return,
+        "demonstrations": summary.demo_return,
+    }
+    known = ", ".join(f"{name}\u00a0{number(level)}" for name, level in levels.items() if math.isfinite(level))
+    each = f"seeds {', '.join(map(number, summary.returns))}" if len(run.seeds) > 1 else "one seed"
+    purposes = ", ".join(f"{purpose}\u00a0{steps:,}" for purpose, steps in summary.env_steps.items())
+    unknown = "expert's return not recorded" if run.finished else "known when the run has ended"
+    return (
+        ("True return", number(summary.returns.mean()), each),
+        ("Share of the expert", percent(share_of_expert(summary)), known or unknown),
+        ("Environment steps", f"{sum(summary.env_steps.values()):,}", purposes),
+        _wall_time(run),
+    )
+
+
+def _wall_time(run: RunFiles) -> Card:
+    rate = run.summary.updates_per_second
+    note = f"{number(rate, 3)} updates per second" if math.isfinite(rate) else "so far"
+    return "Wall time", duration(run.summary.wall_seconds), note
 
 
 def _card(name: str, value: str, note: str) -> str:
     return f'<div><dt>{name}</dt><dd class="value">{value}</dd><dd class="note">{note}</dd></div>'
 
 
-def _sections(run: RunFiles) -> tuple[Section, ...]:
+def _exact_sections(run: ExactRun) -> tuple[Section, ...]:
     root_scale = ", on a square-root scale" if run.summary.picture.shape else ""
     return (
-        Section("rewards", "What the expert wants", _reward_caption(run), figures.draw_rewards),
+        Section("rewards", "What the expert wants", _reward_caption(run), partial(figures.draw_rewards, run)),
         Section(
             "visits",
             "Where they go",
             f"How often each state is visited{root_scale}. A learner that has understood the expert "
             "spends its time in the same places, so the two should look alike.",
-            figures.draw_visits,
+            partial(figures.draw_visits, run),
         ),
         Section(
             "likelihood",
             "How well the demonstrations are explained",
             "The log-likelihood ℓ of the demonstrations under the learned reward; higher is better, "
             "and the dotted line is the true reward's own. With a trust region it should never fall back.",
-            figures.draw_likelihood,
+            partial(figures.draw_likelihood, run),
         ),
-        Section(
-            "trust",
-            "How carefully the reward moves",
-            "The drift is how far one update moves the reward, and μ weighs the penalty that holds it back. "
-            "Look for drift that settles instead of running away.",
-            figures.draw_trust,
-            absent="This run recorded neither drift nor μ: its algorithm has no trust region on the reward.",
-        ),
-        Section(
-            "returns",
-            "What the learner achieves",
-            "The return under the true reward, which the learner never sees. It should rise to the dashed "
-            "line, the expert's own return.",
-            figures.draw_returns,
-        ),
+        _trust(run),
+        _returns(run),
         Section(
             "certificate",
             "What is guaranteed",
             "How large a first reward step is proven to raise ℓ, and by how much at least, when the policy is "
             "optimal only up to δ. Left of the dashed line improvement is proven; right of it, nothing.",
-            figures.draw_certificate,
+            partial(figures.draw_certificate, run),
             absent="This run holds no certificate to draw.",
         ),
     )
 
 
-def _reward_caption(run: RunFiles) -> str:
+def _control_sections(run: ControlRun) -> tuple[Section, ...]:
+    return (
+        _returns(run),
+        Section(
+            "gap",
+            "How far apart expert and learner are",
+            "How much more of the learned reward the demonstrations earn than the learner does. "
+            "Near zero, the reward can no longer tell the two apart.",
+            partial(figures.draw_gap, run),
+            absent="This run recorded no gap.",
+        ),
+        _trust(run),
+        Section(
+            "solver",
+            "How the policy learns",
+            "What the solver saw of itself at the end of each iteration. Values that run away, or an entropy "
+            "that collapses early, can explain a return that falls.",
+            partial(figures.draw_solver, run),
+            absent="This run recorded nothing about its policy solver.",
+        ),
+    )
+
+
+def _returns(run: RunFiles) -> Section:
+    band = "between seeds" if len(run.seeds) > 1 else "between the episodes of one evaluation"
+    known = math.isfinite(run.summary.expert_return)
+    goal = " It should rise to the dashed line, the expert's own return." if known else ""
+    return Section(
+        "returns",
+        "What the learner achieves",
+        f"The return under the true reward, which the learner never sees.{goal} "
+        f"The band is one standard deviation {band}.",
+        partial(figures.draw_returns, run),
+        absent="This run has no evaluation yet.",
+    )
+
+
+def _trust(run: RunFiles) -> Section:
+    return Section(
+        "trust",
+        "How carefully the reward moves",
+        "The drift is how far one update moves the reward, and μ weighs the penalty that holds it back. "
+        "Look for drift that settles instead of running away.",
+        partial(figures.draw_trust, run),
+        absent="This run recorded neither drift nor μ; an algorithm without a trust region on the reward has none.",
+    )
+
+
+def _reward_caption(run: ExactRun) -> str:
     summary, maps = run.summary, run.maps
     mean = f" (mean of {len(run.seeds)} seeds)" if len(run.seeds) > 1 else ""
     star = "; the star marks the target" if summary.picture.target is not None else ""
@@ -236,8 +312,8 @@ def _reward_caption(run: RunFiles) -> str:
     )
 
 
-def _figure(run: RunFiles, section: Section) -> str:
-    drawings = {layout.name: section.draw(run, layout) for layout in LAYOUTS}
+def _figure(section: Section) -> str:
+    drawings = {layout.name: section.draw(layout) for layout in LAYOUTS}
     if None in drawings.values():
         return f"<section><h2>{section.heading}</h2><p>{section.absent}</p></section>"
     body = "".join(
@@ -248,22 +324,47 @@ def _figure(run: RunFiles, section: Section) -> str:
     return f'<figure data-figure="{section.name}">{caption}{body}</figure>'
 
 
-def _table(run: RunFiles) -> str:
-    last = {"iteration": [float(run.metrics.iterations[-1])] * len(run.seeds)}
-    last |= {key: list(column[:, -1]) for key, column in run.metrics.columns.items()}
-    head = "".join(f"<th>{name}</th>" for name in ("Seed", *TABLE.values()))
-    rows = "".join(
-        f"<tr><td>{seed}</td>" + "".join(f"<td>{_number(last[key][place])}</td>" for key in TABLE) + "</tr>"
-        for place, seed in enumerate(run.seeds)
+def _stability(run: ControlRun) -> str:
+    columns = run.metrics.columns
+    seeds = [
+        stability(*curve, run.summary) for curve in zip(columns["env_steps"], columns["return_mean"], strict=True)
+    ]
+    head = ("Last return", "Best return", "Largest drawdown", "Evaluations below 90 %", "Steps to 90 % of the expert")
+    rows = zip(run.seeds, map(_stability_cells, seeds), strict=True)
+    caption = (
+        "The drawdown is how far the return fell below the highest one before it; evaluations count as below 90 % "
+        "when they lie more than a tenth under that highest return. The last policy is the result, not the best."
     )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<section><h2>Last evaluation of each seed</h2><div class="scroll">{table}</div></section>'
+    return _table("How steadily each seed learned", caption, head, rows)
+
+
+def _stability_cells(seed: Stability) -> list[str]:
+    steps = "never" if seed.steps_to_90 == math.inf else number(seed.steps_to_90)
+    return [*map(number, (seed.last, seed.best, seed.drawdown)), percent(seed.below_90), steps]
+
+
+def _last_evaluation(run: RunFiles) -> str:
+    shown = {key: name for key, name in LAST_EVALUATION.items() if run.metrics.recorded(key)}
+    values = np.stack([run.metrics.last(key) for key in shown], axis=1)
+    rows = zip(run.seeds, (map(number, row) for row in values), strict=True)
+    return _table("Last evaluation of each seed", "", shown.values(), rows)
+
+
+def _table(heading: str, caption: str, head: Iterable[str], rows: Iterable[tuple[int, Iterable[str]]]) -> str:
+    """One row of cells per seed."""
+    names = "".join(f"<th>{name}</th>" for name in ("Seed", *head))
+    body = "".join(
+        f"<tr><td>{seed}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" for seed, cells in rows
+    )
+    table = f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<section><h2>{heading}</h2><p>{caption}</p><div class="scroll">{table}</div></section>'
 
 
 def _details(run: RunFiles) -> str:
     command = run.manifest.get("command")
     parts = (
         ("Command", escape(command) if isinstance(command, str) else "not recorded"),
+        ("Versions", escape(_versions(run.manifest)) or "not recorded"),
         ("Resolved configuration", _json(run.config)),
         ("Manifest", _json(run.manifest)),
     )
@@ -271,16 +372,12 @@ def _details(run: RunFiles) -> str:
     return f"<section><details><summary>How to repeat this run</summary>{body}</details></section>"
 
 
+def _versions(manifest: dict[str, Any]) -> str:
+    found: dict[str, Any] = {}
+    for part in map(manifest.get, ("versions", "task_versions")):
+        found |= part if isinstance(part, dict) else {}
+    return "\n".join(f"{name} {version}" for name, version in found.items())
+
+
 def _json(values: dict[str, Any]) -> str:
     return escape(json.dumps(values, indent=2, ensure_ascii=False))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _number(value: float, digits: int = 4) -> str:
-    if math.isnan(value):
-        return "–"
-    whole = float(value).is_integer() and abs(value) < 1e9
-    return (f"{value:,.0f}" if whole else f"{value:.{digits}g}").replace("-", "−")

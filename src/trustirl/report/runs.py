@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeGuard, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,9 @@ from trustirl.core.errors import InputError
 Numbers = NDArray[np.float64]
 Parsed = TypeVar("Parsed")
 
-REQUIRED_METRICS = ("return_mean", "ell")
-OPTIONAL_METRICS = ("env_steps", "return_std", "gap", "drift", "mu", "seconds")
+METRICS = ("env_steps", "return_mean", "return_std", "ell", "gap", "drift", "mu", "seconds")
+SOLVER_METRICS = ("q", "entropy", "critic_loss", "temperature", "reward_scale")
+PURPOSES = ("train", "reward", "evaluation")
 MEND = "train the run again or restore the file"
 
 
@@ -33,24 +34,41 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """`iterations` is [evaluations], each column [seeds, evaluations] with NaN where the run wrote null."""
+    """Columns [seeds, evaluations], with NaN where the run wrote null or nothing yet."""
 
-    iterations: NDArray[np.int64]
     columns: dict[str, Numbers]
+
+    def last(self, key: str) -> Numbers:
+        """The value at each seed's last evaluation, NaN for a seed that had none."""
+        written = np.isfinite(self.columns["iteration"])
+        rows = [column[there] for column, there in zip(self.columns[key], written, strict=True)]
+        return np.array([row[-1] if row.size else math.nan for row in rows])
+
+    def recorded(self, key: str) -> bool:
+        """Whether the run wrote any number for `key`."""
+        return bool(np.isfinite(self.columns[key]).any())
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """The run in a few numbers; the arrays hold one value per seed."""
+    """The run in a few numbers; the array holds one value per seed, and what is not known is NaN."""
 
     returns: Numbers
     expert_return: float
+    demo_return: float
+    random_return: float
+    env_steps: dict[str, int]
+    wall_seconds: float
+    updates_per_second: float
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSummary(Summary):
+    """What only the exact world can know."""
+
     reward_correlation: Numbers
     ell: Numbers
     ell_expert: float
-    env_steps: int
-    wall_seconds: float
-    updates_per_second: float
     picture: Picture
 
 
@@ -87,7 +105,9 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class RunFiles:
-    """Everything a report shows, checked."""
+    """What a report shows of any run, checked; `clock` names the metric that horizontal axes count."""
+
+    clock: ClassVar[str]
 
     algorithm: str
     task: str
@@ -96,9 +116,28 @@ class RunFiles:
     manifest: dict[str, Any]
     metrics: Metrics
     summary: Summary
+
+
+@dataclass(frozen=True, eq=False)
+class ExactRun(RunFiles):
+    """A finished run in the exact world."""
+
+    clock = "iteration"
+
+    summary: ExactSummary
     maps: Maps
     comparison: Comparison | None
     certificate: Certificate | None
+
+
+@dataclass(frozen=True, eq=False)
+class ControlRun(RunFiles):
+    """A run on a Gymnasium task; while it is not finished, its summary tells what the metrics know."""
+
+    clock = "env_steps"
+
+    steps: int
+    finished: bool
 
 
 @dataclass(frozen=True)
@@ -147,7 +186,7 @@ class _Record:
         return [numbered.record(i) for i in numbered.values]
 
 
-def read_run(path: Path) -> RunFiles:
+def read_run(path: Path) -> ExactRun | ControlRun:
     """Read the run in folder `path`; raise InputError naming the file that is missing or wrong."""
     folder = Path(path)
     if not (folder / "config.json").is_file():
@@ -155,19 +194,29 @@ def read_run(path: Path) -> RunFiles:
     config = _read_json(folder / "config.json")
     manifest = _read_json(folder / "manifest.json")
     seeds = _seeds(manifest)
-    maps = _maps(folder / "maps.safetensors", len(seeds))
-    return RunFiles(
-        algorithm=config.text("algorithm"),
-        task=config.text("task"),
-        seeds=seeds,
-        config=config.values,
-        manifest=manifest.values,
-        metrics=_metrics(folder / "metrics.jsonl", seeds),
-        summary=_summary(_read_json(folder / "summary.json"), len(seeds), maps.true_reward.size),
-        maps=maps,
-        comparison=_if_present(folder / "comparison.json", _comparison),
-        certificate=_if_present(folder / "certificate.json", _certificate),
-    )
+    shared: dict[str, Any] = {
+        "algorithm": config.text("algorithm"),
+        "task": config.text("task"),
+        "seeds": seeds,
+        "config": config.values,
+        "manifest": manifest.values,
+    }
+    maps_file, summary_file = folder / "maps.safetensors", folder / "summary.json"
+    # Only a control run has a plan; asking for it too tells an unfinished run in the exact world from one.
+    if maps_file.exists() or "plan" not in config.values:
+        maps = _maps(maps_file, len(seeds))
+        return ExactRun(
+            **shared,
+            metrics=_metrics(folder / "metrics.jsonl", seeds, required=("return_mean", "ell")),
+            summary=_exact_summary(_read_json(summary_file), len(seeds), maps.true_reward.size),
+            maps=maps,
+            comparison=_if_present(folder / "comparison.json", _comparison),
+            certificate=_if_present(folder / "certificate.json", _certificate),
+        )
+    finished = summary_file.exists()
+    metrics = _metrics(folder / "metrics.jsonl", seeds, required=("env_steps",), growing=not finished)
+    summary = _summary(_read_json(summary_file), len(seeds)) if finished else _summary_so_far(metrics)
+    return ControlRun(**shared, metrics=metrics, summary=summary, steps=config.whole("steps"), finished=finished)
 
 
 def _is_finite(value: Any) -> TypeGuard[float]:
@@ -206,37 +255,64 @@ def _seeds(manifest: _Record) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _metrics(path: Path, seeds: tuple[int, ...]) -> Metrics:
+def _metrics(path: Path, seeds: tuple[int, ...], required: tuple[str, ...], growing: bool = False) -> Metrics:
+    text = _read_text(path)
+    if growing:
+        text = text[: text.rfind("\n") + 1]  # a last line without its end is still being written
     rows: dict[int, dict[int, _Record]] = {seed: {} for seed in seeds}
-    for number, line in enumerate(_read_text(path).splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         row = _parse(line, f"{path}, line {number}")
         seed, iteration = row.whole("seed"), row.whole("iteration")
         if seed not in rows or iteration in rows[seed]:
             row.fail("seed", f"one of {list(seeds)} with each iteration once")
         rows[seed][iteration] = row
-    iterations = sorted(rows[seeds[0]])
-    if not iterations or any(sorted(of_seed) != iterations for of_seed in rows.values()):
+    iterations = sorted({iteration for of_seed in rows.values() for iteration in of_seed})
+    if not growing and (not iterations or any(len(of_seed) != len(iterations) for of_seed in rows.values())):
         raise InputError(f"{path} must hold the same iterations for each of the seeds {list(seeds)}; {MEND}.")
 
-    def column(read: Callable[[_Record, str], float], key: str) -> Numbers:
-        return np.array([[read(rows[seed][iteration], key) for iteration in iterations] for seed in seeds])
+    def column(key: str) -> Numbers:
+        read = _Record.number if key in required or key == "iteration" else _Record.number_or_nan
+        return np.array([[read(of[i], key) if i in of else math.nan for i in iterations] for of in rows.values()])
 
-    required = {key: column(_Record.number, key) for key in REQUIRED_METRICS}
-    optional = {key: column(_Record.number_or_nan, key) for key in OPTIONAL_METRICS}
-    return Metrics(np.array(iterations, dtype=np.int64), required | optional)
+    return Metrics({key: column(key) for key in ("iteration", *METRICS, *SOLVER_METRICS)})
 
 
-def _summary(record: _Record, seeds: int, states: int) -> Summary:
-    env_steps = record.record("env_steps")
-    scalars = ("expert_return", "ell_expert", "wall_seconds", "updates_per_second")
+def _summary(record: _Record, seeds: int) -> Summary:
     return Summary(
         returns=record.numbers("returns", seeds),
+        env_steps=_env_steps(record),
+        **{key: record.number_or_nan(key) for key in ("expert_return", "demo_return", "random_return")},
+        **{key: record.number(key) for key in ("wall_seconds", "updates_per_second")},
+    )
+
+
+def _exact_summary(record: _Record, seeds: int, states: int) -> ExactSummary:
+    record.number("expert_return")  # the exact world always knows it
+    return ExactSummary(
+        **vars(_summary(record, seeds)),
         reward_correlation=record.numbers("reward_correlation", seeds, nullable=True),
         ell=record.numbers("ell", seeds),
-        env_steps=sum(env_steps.whole(key) for key in ("train", "reward", "evaluation")),
+        ell_expert=record.number("ell_expert"),
         picture=_picture(record.record("picture"), states),
-        **{key: record.number(key) for key in scalars},
     )
+
+
+def _summary_so_far(metrics: Metrics) -> Summary:
+    seconds, steps = metrics.last("seconds"), metrics.last("env_steps")
+    return Summary(
+        returns=metrics.last("return_mean"),
+        **dict.fromkeys(("expert_return", "demo_return", "random_return", "updates_per_second"), math.nan),
+        env_steps={"train": int(np.nansum(steps))},
+        wall_seconds=float(np.fmax.reduce(seconds)),
+    )
+
+
+def _env_steps(record: _Record) -> dict[str, int]:
+    """Steps by purpose; a plain number, as older runs wrote, is what training took."""
+    if type(record.values.get("env_steps")) is int:
+        return {"train": record.whole("env_steps")}
+    by_purpose = record.record("env_steps")
+    return {key: by_purpose.whole(key) for key in PURPOSES}
 
 
 def _picture(record: _Record, states: int) -> Picture:
