@@ -2,17 +2,30 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint bench clean help
+.PHONY: demo test test-all lint box2d bench tables clean help
 
 help:
-	@echo "make demo | test | test-all | lint | bench | clean"
+	@echo "make demo | test | test-all | lint | box2d | bench | tables | clean"
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trustirl needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --editable '.[dev,mujoco]'
+	touch $@
+
+# LunarLander's physics has no wheels for Python 3.11+, and its build (a minute) finds swig only in the environment it
+# is built in; so it is no part of the set-up above, and tasks that need it say so.
+$(VENV)/box2d: $(VENV)/installed
+	$(INSTALL) setuptools wheel swig pygame-ce
+	PATH="$(CURDIR)/$(RUN):$$PATH" $(INSTALL) --no-build-isolation box2d-py \
+	  || { echo "box2d-py could not be built: it needs a C++ compiler, for example g++."; exit 1; }
+	touch $@
+
+$(VENV)/bench: $(VENV)/installed
+	$(INSTALL) --editable '.[bench]'
 	touch $@
 
 demo: $(VENV)/installed
@@ -30,8 +43,14 @@ lint: $(VENV)/installed
 	$(RUN)/mypy
 	$(RUN)/lint-imports
 
-bench: $(VENV)/installed
+box2d: $(VENV)/box2d
+
+bench: $(VENV)/bench
 	$(RUN)/python benchmarks/exact_world.py
+	$(RUN)/python benchmarks/throughput.py
+
+tables: $(VENV)/installed
+	$(RUN)/python benchmarks/tables.py
 
 clean:
 	rm -rf $(VENV) runs build dist .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -1,108 +1,93 @@
-"""Learning curves on Gymnasium tasks: the last policy's true return, all seeds, every evaluation kept.
+"""Run folders as rows of a study: the last policy's true returns, all seeds, every evaluation kept.
 
-    python benchmarks/control.py piro Hopper-v4 demos.npz --steps 400000 --seeds 5 --out hopper.json
+    trustirl train piro --task Hopper-v4 --demos demos.npz --demo-episodes 1 --seeds 5 --out runs/hopper
+    python benchmarks/control.py results/control runs/hopper ...
 
-One demonstration episode by default. `--set name=value` changes a setting of the algorithm, for example target=2.
+Rows of the same algorithm, task, demonstrations and settings are replaced, others stay.
 """
 
 import argparse
+import csv
+import gzip
+import io
 import json
-import sys
-import time
-from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from trustirl.algorithms import ALGORITHMS
-from trustirl.control import SAMPLED, ControlExperiment, build_control
-from trustirl.irl.loop import iterate, seed_keys
-from trustirl.irl.practice import Plan
-
-METRICS = ("gap", "drift", "mu", "q", "entropy", "critic_loss")
+CURVE = ("iteration", "env_steps", "seconds", "return_mean", "return_std", "gap", "drift", "mu")
 
 
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("algorithm", choices=sorted(SAMPLED))
-    parser.add_argument("task")
-    parser.add_argument("demos", type=Path)
-    parser.add_argument("--demo-episodes", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=400_000, help="training steps per seed")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--temperature", type=float, default=0.2)
-    parser.add_argument("--termination", choices=["T0", "T2", "T3"], default="T2")
-    parser.add_argument("--evaluate-every", type=int, default=4, help="reward updates between evaluations")
-    parser.add_argument("--episodes", type=int, default=10, help="evaluation episodes per seed")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the algorithm")
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
-
-
-def question(arguments: argparse.Namespace) -> ControlExperiment:
-    """The arguments as an experiment."""
-    changes = {name: json.loads(value) for name, _, value in (text.partition("=") for text in arguments.set)}
-    config = ALGORITHMS[arguments.algorithm].config(**(SAMPLED[arguments.algorithm] | changes))
-    return ControlExperiment(
-        algorithm=arguments.algorithm,
-        task=arguments.task,
-        env_kwargs={},
-        demos=str(arguments.demos),
-        demo_episodes=arguments.demo_episodes,
-        seeds=arguments.seeds,
-        steps=arguments.steps,
-        termination=arguments.termination,
-        reward_inputs="state-action",
-        reward_width=128,
-        reward_depth=2,
-        reward_bound=10.0,
-        backend="auto",
-        evaluation_episodes=arguments.episodes,
-        plan=asdict(Plan()),
-        solver_config={"temperature": arguments.temperature},
-        algorithm_config=asdict(config),
+def row_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A run as a result row, and its evaluations."""
+    config, manifest, summary = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("config", "manifest", "summary")
     )
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    seeds = range(config["seeds"])
+    curves = [np.array([row["return_mean"] for row in metrics if row["seed"] == seed]) for seed in seeds]
+    steps = np.array([row["env_steps"] for row in metrics if row["seed"] == 0])
+    expert = summary["expert_return"]
+    goal = None if expert is None else summary["random_return"] + 0.9 * (expert - summary["random_return"])
+    row = {
+        "algorithm": config["algorithm"],
+        "task": config["task"],
+        "demos": f"sha256 {manifest['demo_hash']}",
+        "demo_episodes": config["demo_episodes"],
+        "steps": config["steps"],
+        "returns": [round(value, 1) for value in summary["returns"]],
+        "expert_return": expert,
+        "random_return": summary["random_return"],
+        "drawdown": [round(float((np.maximum.accumulate(curve) - curve).max()), 1) for curve in curves],
+        "steps_to_90": [first_step(steps, curve, goal) for curve in curves],
+        "env_steps": summary["env_steps"],
+        "wall_seconds": summary["wall_seconds"],
+        "updates_per_second": summary["updates_per_second"],
+        "device": manifest["device"],
+        "versions": manifest["versions"] | manifest["task_versions"],
+        "command": manifest["command"],
+        "settings": {name: config[name] for name in ("algorithm_config", "solver", "plan", "control")},
+    }
+    return row, metrics
+
+
+def first_step(steps: np.ndarray, curve: np.ndarray, goal: float | None) -> int | None:
+    """The first evaluated step at which the return reached the goal."""
+    reached = np.zeros(len(curve), bool) if goal is None else curve >= goal
+    return int(steps[reached.argmax()]) if reached.any() else None
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two rows answer the same question."""
+    return all(one.get(name) == other.get(name) for name in ("algorithm", "task", "demos", "steps", "settings"))
 
 
 def main() -> None:
-    """Train, print a line per evaluation, keep everything."""
-    arguments = parse()
-    experiment = question(arguments)
-    parts = build_control(experiment)
-    begin, rows = time.perf_counter(), []
-    for state, metrics in iterate(parts.loop, seed_keys(experiment.seeds), experiment.iterations - 1):
-        iteration = int(state.iteration[0])
-        if iteration % arguments.evaluate_every and iteration != experiment.iterations - 1:
-            continue
-        returns = parts.evaluate(state.irl.policy).mean(axis=1)
-        row: dict[str, Any] = {
-            "iteration": iteration,
-            "steps": (iteration + 1) * Plan().steps_per_iteration,
-            "seconds": round(time.perf_counter() - begin, 1),
-            "returns": returns.round(1).tolist(),
-        }
-        row |= {name: np.asarray(metrics[name]).round(4).tolist() for name in METRICS if name in metrics}
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-    parts.close()
-    if arguments.out:
-        versions = {name: version(name) for name in ("jax", "gymnasium", "equinox", "optax")} | dict(
-            parts.task.versions
-        )
-        result = {
-            "command": " ".join(["python", *sys.argv]),
-            "experiment": asdict(experiment),
-            "demo_hash": parts.demo_hash,
-            "env_steps": parts.ledger.counts,
-            "device": jax.devices()[0].device_kind,
-            "versions": versions,
-            "curve": rows,
-        }
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    """Write results.json and curves.csv.gz of a study."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, help="folder below results/")
+    parser.add_argument("runs", type=Path, nargs="+")
+    arguments = parser.parse_args()
+    study: Path = arguments.study
+    study.mkdir(parents=True, exist_ok=True)
+    file = study / "results.json"
+    rows = json.loads(file.read_text()) if file.exists() else []
+    for folder in arguments.runs:
+        row, metrics = row_of(folder)
+        rows = [old for old in rows if not same(old, row)] + [row]
+        write_curves(study / f"{row['task']}-{row['algorithm']}-{folder.name}.csv.gz", metrics)
+    rows.sort(key=lambda row: (row["task"], row["algorithm"] != "piro", row["algorithm"]))
+    file.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def write_curves(path: Path, metrics: list[dict[str, Any]]) -> None:
+    """Every evaluation of every seed."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, ("seed", *CURVE), extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    table.writerows(metrics)
+    path.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
 
 
 if __name__ == "__main__":

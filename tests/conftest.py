@@ -1,8 +1,15 @@
 """Test set-up: float64 for the exact world, reproducible examples, how many of them by TRUSTIRL_EXAMPLES."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from typing import Any
+
+# Tests compile the same small programs many times; what one has compiled, the others (and the processes they start)
+# read. Workers inherit the variable from the process that collects.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="trustirl-tests-"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import jax
 import pytest

@@ -1,18 +1,41 @@
 """TrustIRL: learn reward functions from demonstrations, stably."""
 
-from trustirl.algorithms import ALGORITHMS
-from trustirl.core.errors import InputError, NumericalError, TrustIRLError
-from trustirl.core.precision import double_precision
-from trustirl.demos import Demos
-from trustirl.experiment import resume, train
-from trustirl.run import LearnedReward, Run, load, load_reward
-from trustirl.tasks.registry import TASKS
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trustirl.algorithms import ALGORITHMS
+    from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustIRLError
+    from trustirl.core.precision import double_precision
+    from trustirl.demos import Demos
+    from trustirl.experiment import resume, train
+    from trustirl.run import LearnedReward, Run, load, load_reward
+    from trustirl.tasks.registry import TASKS
+
+# Names are imported when they are first used (PEP 562): a process that only steps environments never loads JAX.
+_HOMES = {
+    "ALGORITHMS": "trustirl.algorithms",
+    "TASKS": "trustirl.tasks.registry",
+    "Demos": "trustirl.demos",
+    "InputError": "trustirl.core.errors",
+    "Interrupted": "trustirl.core.errors",
+    "LearnedReward": "trustirl.run",
+    "NumericalError": "trustirl.core.errors",
+    "Run": "trustirl.run",
+    "TrustIRLError": "trustirl.core.errors",
+    "double_precision": "trustirl.core.precision",
+    "load": "trustirl.run",
+    "load_reward": "trustirl.run",
+    "resume": "trustirl.experiment",
+    "train": "trustirl.experiment",
+}
 
 __all__ = [
     "ALGORITHMS",
     "TASKS",
     "Demos",
     "InputError",
+    "Interrupted",
     "LearnedReward",
     "NumericalError",
     "Run",
@@ -23,3 +46,13 @@ __all__ = [
     "resume",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'trustirl' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

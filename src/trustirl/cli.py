@@ -2,28 +2,29 @@
 
 import contextlib
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, field, make_dataclass, replace
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError, TrustIRLError, unknown_name
-from trustirl.experiment import Preset, resume, train
-from trustirl.nets.rewards import RewardKind
+from trustirl.experiment import Preset, resume, setting_groups, train
 from trustirl.report.page import write_report
 from trustirl.run import Run
 
 USAGE = f"""\
 usage: trustirl COMMAND ...
 
-  train ALGO --task TASK   learn a reward and a policy from demonstrations (`trustirl train piro --help`)
+  train ALGO --task TASK   learn a reward and a policy from demonstrations (add --help for its settings)
   resume RUN               continue an interrupted run
   report RUN [-o FILE]     draw a run's page again
 
@@ -35,31 +36,21 @@ class TrainOptions:
     """The question."""
 
     task: str
-    """gridworld, random-mdp, chain or cliff."""
+    """A Gymnasium id such as Hopper-v4, or gridworld, random-mdp, chain or cliff."""
     task_args: tuple[str, ...] = ()
-    """Parameters of the task as name=value, for example size=9 slip=0.1."""
+    """Parameters of the task as name=value, for example size=9 slip=0.1, or enable_wind=true."""
     demos: str = "packaged"
-    """packaged: the task's own expert (exactly, or --demo-episodes of it); or an .npz file."""
+    """An .npz file; or packaged: the task's own expert (exactly, or --demo-episodes of it)."""
     demo_episodes: int | None = None
     """How many demonstration episodes to use."""
     seeds: int = 1
     """Independent repetitions, run at once."""
     steps: int | None = None
-    """Environment steps; in the exact world, where nothing is sampled, reward updates."""
+    """Environment steps per seed; in the exact world, where nothing is sampled, reward updates."""
     out: Path | None = None
     """Folder of the run; runs/TASK-ALGO if not given."""
     preset: Preset = "tuned"
     """smoke: just enough to see it work; paper: the paper's values; tuned: ours."""
-    reward: RewardKind = "table"
-    """The class of rewards."""
-    reward_inputs: Literal["state", "state-action"] | None = None
-    """What the reward may depend on; by default what the task's true reward depends on."""
-    policy_rounds: int = 0
-    """Rounds of soft policy iteration per reward update; 0 solves for the optimal policy."""
-    suboptimality: float = 0.0
-    """Solve the policy only to this proven suboptimality (theory section 4); 0: exactly."""
-    compare: bool = True
-    """Also run the TRRO variants, PIRO and ML-IRL for the report's comparison."""
     overwrite: bool = False
     """Replace a run that --out already holds."""
 
@@ -111,14 +102,22 @@ def _train(arguments: list[str]) -> None:
         print(USAGE)
         return
     name, *rest = arguments
-    if name not in ALGORITHMS:
-        raise unknown_name("algorithm", name, ALGORITHMS)
-    both = make_dataclass("Train", [("question", TrainOptions), ("algorithm", ALGORITHMS[name].config)], frozen=True)
-    parsed = _parse(both, rest, f"trustirl train {name}")
-    options = {field.name: getattr(parsed.question, field.name) for field in fields(TrainOptions)}
-    options["task_args"] = dict(map(_name_and_value, options["task_args"]))
-    settings = {field.name: getattr(parsed.algorithm, field.name) for field in fields(parsed.algorithm)}
-    _announce(train(name, **options, **settings))
+    groups = dict(setting_groups(name, _task_in(rest)))
+    if "exact" in groups:
+        groups["exact"] = replace(groups["exact"], compare=True)  # at the command line, people want to look
+    parts = [(group, type(default), field(default=default)) for group, default in groups.items()]
+    parsed = _parse(make_dataclass("Train", [("question", TrainOptions), *parts]), rest, f"trustirl train {name}")
+    options = vars(parsed.question) | {"task_args": dict(map(_name_and_value, parsed.question.task_args))}
+    for group in groups:
+        options |= vars(getattr(parsed, group))
+    _announce(train(name, **options))
+
+
+def _task_in(arguments: list[str]) -> str:
+    """The task decides which settings there are, so it is looked up before parsing."""
+    following = dict(pairwise(arguments))
+    joined = [text.removeprefix("--task=") for text in arguments if text.startswith("--task=")]
+    return next(iter(joined), following.get("--task", "gridworld"))
 
 
 def _resume(arguments: list[str]) -> None:
@@ -132,19 +131,23 @@ def _report(arguments: list[str]) -> None:
 
 def _announce(run: Run) -> None:
     summary = run.summary
-    print(
-        f"return {mean(summary['returns']):.2f} (expert {summary['expert_return']:.2f}), "
-        f"reward correlation {mean(summary['reward_correlation']):.3f}, "
-        f"ell {mean(summary['ell']):.4f} (true reward {summary['ell_expert']:.4f})"
-    )
+    expert = summary["expert_return"]
+    text = f"return {mean(summary['returns']):.2f}" + ("" if expert is None else f" (expert {expert:.2f})")
+    if "ell" in summary:
+        text += f", reward correlation {mean(summary['reward_correlation']):.3f}"
+        text += f", ell {mean(summary['ell']):.4f} (true reward {summary['ell_expert']:.4f})"
+    print(text)
     print(f"page: {run.path / 'report.html'}")
 
 
-def _name_and_value(text: str) -> tuple[str, str]:
+def _name_and_value(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"task arguments are written name=value, got {text!r}.")
-    return name, value
+    try:
+        return name, json.loads(value)  # numbers, true, false, null and quoted texts
+    except ValueError:
+        return name, value
 
 
 def _parse(options: type[Any], arguments: list[str], program: str) -> Any:

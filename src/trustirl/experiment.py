@@ -1,44 +1,52 @@
 """Training from end to end: resolve the question, run the loop, write the run."""
 
 import platform
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, fields
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal
 
+import gymnasium as gym
 import jax
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trustirl.algorithms import ALGORITHMS
-from trustirl.core.errors import InputError, NumericalError, unknown_name
+from trustirl.core.errors import InputError, Interrupted, unknown_name
 from trustirl.core.precision import double_precision
-from trustirl.core.types import Metrics
 from trustirl.demos.schema import Demos
+from trustirl.irl.board import Board
+from trustirl.irl.guard import check_finite
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.store import RunFolder
-from trustirl.nets.rewards import RewardKind
 from trustirl.report.page import write_report
-from trustirl.results import write_results
 from trustirl.run import Run, load
-from trustirl.tasks.registry import make_task, resolved_arguments
-from trustirl.world import Experiment, World, build
+from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
+from trustirl.worlds import control
+from trustirl.worlds.control_run import control_job
+from trustirl.worlds.exact import ExactOptions
+from trustirl.worlds.exact_run import exact_job
+from trustirl.worlds.job import Experiment, Groups, Job, Row, settle
 
 Preset = Literal["smoke", "paper", "tuned"]
-PRESET_STEPS = {"smoke": 20, "paper": 200, "tuned": 200}
-CHECKPOINT_EVERY = 50
+Task = str | gym.Env | Callable[..., gym.Env]
+EXACT_STEPS = {"smoke": 20, "paper": 200, "tuned": 200}
+CONTROL_STEPS = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
+ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
 
 
 def train(
     algorithm: str,
-    task: str = "gridworld",
-    demos: Demos | str = "packaged",
+    task: Task = "gridworld",
+    demos: Demos | str | Path = "packaged",
     *,
     demo_episodes: int | None = None,
     seeds: int = 1,
@@ -46,156 +54,212 @@ def train(
     out: str | Path | None = None,
     preset: Preset = "tuned",
     task_args: Mapping[str, Any] | None = None,
-    reward: RewardKind = "table",
-    reward_inputs: Literal["state", "state-action"] | None = None,
-    policy_rounds: int = 0,
-    suboptimality: float = 0.0,
-    compare: bool = False,
     overwrite: bool = False,
-    **algorithm_config: Any,
+    **settings: Any,
 ) -> Run:
     """Learn a reward and a policy from demonstrations and write the run to `out`.
 
-    In the exact world nothing is sampled, so `steps` counts reward updates. `demos="packaged"` is the exact
-    occupancy of the task's soft-optimal expert, or `demo_episodes` episodes sampled from it.
+    `task` is a task of the exact world, a Gymnasium id, an environment or a function that returns one; `task_args`
+    are its parameters (for Gymnasium, keyword arguments of the environment). `steps` counts environment steps per
+    seed; in the exact world, where nothing is sampled, reward updates. `demos="packaged"` is there the exact
+    occupancy of the task's soft-optimal expert, or `demo_episodes` episodes sampled from it. Any setting of the
+    algorithm, and of the solver and the plan on Gymnasium tasks, can be given by name.
     """
-    if algorithm not in ALGORITHMS:
-        raise unknown_name("algorithm", algorithm, ALGORITHMS)
-    if preset not in PRESET_STEPS:
-        raise unknown_name("preset", preset, PRESET_STEPS)
-    for name, number, least in (
-        ("seeds", seeds, 1),
-        ("steps", steps, 1),
-        ("policy_rounds", policy_rounds, 0),
-    ):
-        if number is not None and number < least:
-            raise InputError(f"{name} must be at least {least}, got {number}.")
-    if not suboptimality >= 0:
-        raise InputError(f"suboptimality must not be negative, got {suboptimality}.")
-    config_class = ALGORITHMS[algorithm].config
-    settings = [field.name for field in fields(config_class)]
-    for name in algorithm_config:
-        if name not in settings:
-            raise unknown_name(f"setting of {algorithm},", name, settings)
-    with double_precision():
-        state_only = make_task(task, task_args).state_only
-        folder = RunFolder(Path(out) if out else Path("runs") / f"{task}-{algorithm}")
+    if preset not in EXACT_STEPS:
+        raise unknown_name("preset", preset, EXACT_STEPS)
+    for name, number in (("seeds", seeds), ("steps", steps)):
+        if number is not None and number < 1:
+            raise InputError(f"{name} must be at least 1, got {number}.")
+    exact, name = is_exact(task), task_name(task)
+    resolved = settle(setting_groups(algorithm, task), settings, algorithm)
+    with _precision(exact):
+        folder = RunFolder(Path(out) if out else Path("runs") / f"{name.replace('/', '-')}-{algorithm}")
         folder.check_free(overwrite)
+        if exact:
+            make_task(name, task_args)  # complains about bad arguments
         experiment = Experiment(
             algorithm=algorithm,
-            task=task,
-            task_args=resolved_arguments(task, task_args),
-            demos=demos if isinstance(demos, str) else str(folder.path / "demos.npz"),
+            task=name,
+            task_args=resolved_arguments(name, task_args) if exact else dict(task_args or {}),
+            demos=str(folder.path / "demos.npz") if isinstance(demos, Demos) else str(demos),
             demo_episodes=demo_episodes,
             seeds=seeds,
-            steps=steps or PRESET_STEPS[preset],
-            reward=reward,
-            reward_inputs=reward_inputs or ("state" if state_only else "state-action"),
-            policy_rounds=policy_rounds,
-            suboptimality=suboptimality,
-            compare=compare,
-            algorithm_config=asdict(config_class(**algorithm_config)),
+            steps=steps or (EXACT_STEPS if exact else CONTROL_STEPS)[preset],
+            settings=resolved,
         )
-        world = build(experiment, demos if isinstance(demos, Demos) else None)
-        folder.begin(asdict(experiment), _manifest(experiment, world))
+        job = _job(experiment, task, demos if isinstance(demos, Demos) else None)
+        folder.begin(experiment.config(), _manifest(experiment, job))
         if isinstance(demos, Demos):
             demos.save_npz(folder.path / "demos.npz")
-        return _run(experiment, world, folder)
+        return _run(experiment, job, folder)
 
 
-def resume(path: str | Path) -> Run:
-    """Continue a run from its newest checkpoint; the result equals that of an uninterrupted run."""
+def resume(path: str | Path, task: Task | None = None) -> Run:
+    """Continue a run from its newest checkpoint; the result equals that of an uninterrupted run.
+
+    A run whose task was given as an environment or a function needs it again.
+    """
     folder = RunFolder(Path(path))
     if not folder.holds_run():
         raise InputError(f"{path} holds no run; start one with `trustirl train`.")
     if (folder.path / "summary.json").exists():
         raise InputError(f"the run in {path} is finished; its page is {folder.path / 'report.html'}.")
-    stored = folder.config()
-    if stored.keys() != {field.name for field in fields(Experiment)}:
-        raise InputError(f"{path}/config.json was written by another version of trustirl; use that version.")
-    experiment = Experiment(**stored)
-    with double_precision():
-        world = build(experiment)
-        if folder.manifest()["demo_hash"] != world.demo_hash:
+    config = folder.config()
+    algorithm, name = str(config.get("algorithm")), str(config.get("task"))
+    experiment = Experiment.from_config(config, setting_groups(algorithm, task or name), folder.path)
+    with _precision(is_exact(task or name)):
+        job = _job(experiment, task or name)
+        if folder.manifest()["demo_hash"] != job.facts["demo_hash"]:
+            job.close()
             raise InputError(f"the demos {experiment.demos} have changed since the run began; restore them.")
-        return _run(experiment, world, folder, resuming=True)
+        return _run(experiment, job, folder)
 
 
-def _run(experiment: Experiment, world: World, folder: RunFolder, resuming: bool = False) -> Run:
-    keys = seed_keys(experiment.seeds)
-    start, spent = None, 0.0
-    if resuming:
-        start, iteration, spent = folder.load_checkpoint(like=world.loop.start(keys)[0])
-        folder.forget_metrics_after(iteration)
-    state, began = start, time.perf_counter() - spent
-    with _progress(experiment) as show:
-        for state, metrics in iterate(world.loop, keys, experiment.steps, start):
-            iteration, seconds = int(state.iteration[0]), time.perf_counter() - began
-            rows = _rows(metrics, iteration, experiment.seeds, seconds)
-            folder.append_metrics(rows)
-            show(rows)
-            if iteration % CHECKPOINT_EVERY == 0:
-                folder.save_checkpoint(state, iteration, seconds)
-    assert state is not None  # the loop has yielded, or a finished state was read
-    seconds = time.perf_counter() - began
-    folder.save_checkpoint(state, experiment.steps, seconds)
-    write_results(experiment, world, state, folder.metrics()[-experiment.seeds :], seconds, folder.path)
+def is_exact(task: Task) -> bool:
+    """Whether the task is one whose MDP is known; a name that can be neither is refused."""
+    if not isinstance(task, str) or task in TASKS:
+        return isinstance(task, str)
+    if task not in gym.registry and "-v" not in task and ":" not in task:
+        raise unknown_name("task", task, {*TASKS, *gym.registry})
+    return False
+
+
+def task_name(task: Task) -> str:
+    """What a run calls its task."""
+    if isinstance(task, gym.Env):
+        return task.spec.id if task.spec else type(task.unwrapped).__name__
+    return task if isinstance(task, str) else getattr(task, "__name__", type(task).__name__)
+
+
+def setting_groups(algorithm: str, task: Task) -> Groups:
+    """Every setting of an algorithm on a task, by group, with its default."""
+    if algorithm not in ALGORITHMS:
+        raise unknown_name("algorithm", algorithm, ALGORITHMS)
+    if is_exact(task):
+        return {"algorithm_config": ALGORITHMS[algorithm].config(), "exact": ExactOptions()}
+    return control.groups(algorithm)
+
+
+def _precision(exact: bool) -> AbstractContextManager[None]:
+    """Exact solutions need float64, networks do not."""
+    return double_precision() if exact else nullcontext()
+
+
+def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
+    return exact_job(experiment, demos) if is_exact(task) else control_job(experiment, demos, task)
+
+
+def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
+    keys, start, began, done = seed_keys(experiment.seeds), None, time.perf_counter(), -1
+    try:
+        if folder.has_checkpoint():
+            start, done, spent, env_steps = folder.load_checkpoint(job.loop.blank(keys))
+            began -= spent
+            vars(job.ledger).update(env_steps)
+        folder.forget_metrics_after(done)
+        board = Board(folder.path / "tb", experiment.seeds, done)
+        with _progress(experiment, job) as show, _stop_signals() as stopped:
+            state = start
+            for state, metrics in iterate(job.loop, keys, job.iterations, start):
+                iteration = int(state.iteration[0])
+                check_finite(state.irl, metrics, iteration)
+                last = iteration == job.iterations
+                if iteration % job.evaluate_every == 0 or last:
+                    seconds = time.perf_counter() - began
+                    rows = _rows(job.observe(state, metrics), iteration, job, experiment.seeds, seconds)
+                    folder.append_metrics(rows)
+                    board.add(rows)
+                    show(iteration, rows)
+                else:
+                    show(iteration, None)
+                if iteration % job.checkpoint_every == 0 or last or stopped():
+                    folder.save_checkpoint(state, iteration, time.perf_counter() - began, job.ledger.counts)
+                if stopped() and not last:
+                    raise Interrupted(
+                        f"stopped after {iteration} of {job.iterations} reward updates and saved; continue with "
+                        f"`trustirl resume {folder.path}`."
+                    )
+        board.close()
+        assert state is not None  # the loop has yielded, or a finished state was read
+        job.finish(state, folder.metrics()[-experiment.seeds :], time.perf_counter() - began, folder.path)
+    finally:
+        job.close()
     write_report(folder.path)
     return load(folder.path)
 
 
-def _rows(metrics: Metrics, iteration: int, seeds: int, seconds: float) -> list[dict[str, Any]]:
-    """One record per seed; a quantity that is not finite stops the run and is named."""
-    names = ("return_mean", "return_std", "gap", "drift", "mu", "ell", "suboptimality")
-    host = {name: np.asarray(metrics[name], float) for name in names if name in metrics}
-    for name, values in host.items():
-        if not np.isfinite(values).all():
-            seed = int(np.argmin(np.isfinite(values)))
-            raise NumericalError(
-                f"{name} became {values[seed]} at iteration {iteration} of seed {seed}; try a smaller step. The last "
-                "good checkpoint is kept."
-            )
+def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: int, seconds: float) -> list[Row]:
+    """One record per seed."""
+    names = [*ALWAYS, *(name for name in columns if name not in ALWAYS)]
+    env_steps = (job.ledger.train + job.ledger.reward) // seeds
     return [
-        {"seed": seed, "iteration": iteration, "env_steps": 0}
-        | {name: float(host[name][seed]) if name in host else None for name in names}
+        {"seed": seed, "iteration": iteration, "env_steps": env_steps}
+        | {name: float(columns[name][seed]) if name in columns else None for name in names}
         | {"seconds": round(seconds, 3)}
         for seed in range(seeds)
     ]
 
 
-def _manifest(experiment: Experiment, world: World) -> dict[str, Any]:
+def _manifest(experiment: Experiment, job: Job) -> dict[str, Any]:
     """Where and with what a run was made."""
     packages = ("trustirl", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium")
+    called = Path(sys.argv[0]).name == "trustirl"
     return {
         "format_version": 1,
-        "command": " ".join(["trustirl", *sys.argv[1:]])
-        if Path(sys.argv[0]).name == "trustirl"
-        else "trustirl.train",
+        "command": " ".join(["trustirl", *sys.argv[1:]]) if called else "trustirl.train",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "platform": platform.platform(),
         "device": str(jax.devices()[0].device_kind),
-        "demo_hash": world.demo_hash,
         "seeds": list(range(experiment.seeds)),
-    }
+    } | job.facts
 
 
 @contextmanager
-def _progress(experiment: Experiment) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Tells whether someone asked to stop; a second request stops at once. Only the main thread can listen."""
+    asked: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def listen(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
+        for other, handler in before.items():
+            signal.signal(other, handler)
+
+    for number in signals:
+        signal.signal(number, listen)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(experiment: Experiment, job: Job) -> Iterator[Callable[[int, list[Row] | None], None]]:
     """A bar on a terminal, silence elsewhere."""
     columns = (
         TextColumn(f"{experiment.algorithm} on {experiment.task}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("return {task.fields[return_mean]:.2f}  ell {task.fields[ell]:.4f}"),
+        TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
+    console, began, start = Console(stderr=True), time.perf_counter(), job.ledger.train
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        job = bar.add_task("train", total=experiment.steps, return_mean=float("nan"), ell=float("nan"))
+        line = bar.add_task("train", total=job.iterations, numbers="compiling")
 
-        def show(rows: list[dict[str, Any]]) -> None:
-            mean_return, mean_ell = (float(np.mean([row[name] for row in rows])) for name in ("return_mean", "ell"))
-            bar.update(job, completed=rows[0]["iteration"], return_mean=mean_return, ell=mean_ell)
+        def show(iteration: int, rows: list[Row] | None) -> None:
+            bar.update(line, completed=iteration)
+            if rows:
+                speed = (job.ledger.train - start) / (time.perf_counter() - began)
+                bar.update(line, numbers=_in_words(rows) + (f"  {speed:,.0f} steps/s" if speed else ""))
 
         yield show
+
+
+def _in_words(rows: list[Row]) -> str:
+    """Means over the seeds, as far as there are any."""
+    told = {"return": "return_mean", "ell": "ell", "gap": "gap", "drift": "drift", "mu": "mu"}
+    means = {word: [row[name] for row in rows if row.get(name) is not None] for word, name in told.items()}
+    return "  ".join(f"{word} {np.mean(values):.4g}" for word, values in means.items() if values)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num, PyTree
 
+from trustirl import learned
 from trustirl.core.errors import InputError
 from trustirl.core.files import read_arrays, read_json, write_arrays, write_json
 from trustirl.core.precision import double_precision
@@ -71,16 +72,16 @@ class Run:
     path: Path
     config: dict[str, Any]
     summary: dict[str, Any]
-    policies: list[TabularPolicy]
-    rewards: list[LearnedReward]
+    policies: list[Any]
+    rewards: list[Any]
 
     @property
-    def policy(self) -> TabularPolicy:
+    def policy(self) -> Any:
         """The first seed's policy."""
         return self.policies[0]
 
     @property
-    def reward(self) -> LearnedReward:
+    def reward(self) -> Any:
         """The first seed's reward."""
         return self.rewards[0]
 
@@ -88,21 +89,28 @@ class Run:
 def load(path: str | Path) -> Run:
     """Read a finished run."""
     folder = Path(path)
-    summary = read_json(folder / "summary.json")
-    log_prob = read_arrays(folder / "policy.safetensors")["log_prob"]
-    policies = [TabularPolicy(table) for table in log_prob]
-    return Run(folder, read_json(folder / "config.json"), summary, policies, load_rewards(folder))
+    summary, config = read_json(folder / "summary.json"), read_json(folder / "config.json")
+    if (folder / "policy.json").exists():
+        policies: list[Any] = learned.load_policies(folder)
+    else:
+        policies = [TabularPolicy(table) for table in read_arrays(folder / "policy.safetensors")["log_prob"]]
+    return Run(folder, config, summary, policies, load_rewards(folder))
 
 
-def load_reward(path: str | Path) -> LearnedReward:
+def load_reward(path: str | Path) -> Any:
     """Read the first seed's reward of a run."""
     return load_rewards(path)[0]
 
 
-def load_rewards(path: str | Path) -> list[LearnedReward]:
+def load_rewards(path: str | Path) -> list[Any]:
     """Read the rewards of all seeds of a run."""
     card = read_json(Path(path) / "reward.json")
-    file = Path(path) / "reward.safetensors"
+    return learned.load_rewards(Path(path)) if card.get("kind") == "network" else load_tables(Path(path), card)
+
+
+def load_tables(path: Path, card: dict[str, Any]) -> list[LearnedReward]:
+    """Read the rewards of a run of the exact world."""
+    file = path / "reward.safetensors"
     with double_precision():
         features = np.zeros((card["states"], card["features"]))
         make = reward_factory(
@@ -110,7 +118,7 @@ def load_rewards(path: str | Path) -> list[LearnedReward]:
         )
         like = eqx.filter_vmap(make)(jax.vmap(jax.random.key)(jnp.arange(card["seeds"])))
         stacked = tree_from_arrays(like, read_arrays(file), file)
-        return [LearnedReward(_one(stacked, i), card["states"], card["actions"]) for i in range(card["seeds"])]
+        return [LearnedReward(learned.one(stacked, i), card["states"], card["actions"]) for i in range(card["seeds"])]
 
 
 def save_rewards(path: Path, stacked: PyTree, card: dict[str, Any]) -> None:
@@ -122,10 +130,6 @@ def save_rewards(path: Path, stacked: PyTree, card: dict[str, Any]) -> None:
 def save_policies(path: Path, log_prob: Float[np.ndarray, "seeds states actions"]) -> None:
     """Write the tables of all seeds."""
     write_arrays(path / "policy.safetensors", {"log_prob": log_prob})
-
-
-def _one(stacked: PyTree, index: int) -> PyTree:
-    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, stacked)
 
 
 def _indices(values: WholeNumbers, count: int, what: str) -> Num[np.ndarray, "..."]:

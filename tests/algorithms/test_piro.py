@@ -61,6 +61,19 @@ def test_mu_follows_the_drift_and_stays_in_its_range() -> None:
     assert history(target=1e9, mu_min=1e-3, mu_max=0.05)[0][-1] == pytest.approx(1e-3)
 
 
+@pytest.mark.parametrize("kind", ["table", "mlp"])
+def test_backtracking_bounds_every_step(kind: str) -> None:
+    wild = {"inner_steps": 20, "mu": 1e-6, "mu_max": 1e-6, "mu_min": 1e-6, "target": 0.05, "x": 1.2}
+
+    def drifts(trust: str) -> np.ndarray:
+        history = iterate(small_loop("piro", kind, trust=trust, **wild), seed_keys(1), 6)
+        return np.array([float(metrics["drift"][0]) for _, metrics in history if "drift" in metrics])
+
+    free, bounded = drifts("adaptive"), drifts("backtrack")
+    assert free.max() > 0.06 >= bounded.max()
+    assert bounded.min() > 0.05 * 1.2 / 2.5  # halving stops as soon as it may
+
+
 def test_the_norms_kink_has_gradient_zero_and_no_nan() -> None:
     old = TableReward(jnp.arange(4.0))
     pairs = Transition(jnp.arange(4), jnp.zeros(4, int), jnp.ones(4))

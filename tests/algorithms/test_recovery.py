@@ -9,7 +9,8 @@ import numpy as np
 from trustirl.algorithms import ALGORITHMS
 from trustirl.evaluation.recovery import align
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.world import Experiment, World, build
+from trustirl.worlds.exact import ExactOptions, World, build
+from trustirl.worlds.job import Experiment
 
 
 def learn(algorithm: str, task: str, steps: int, demo_episodes: int | None = None, **config: Any) -> tuple[Any, ...]:
@@ -21,12 +22,10 @@ def learn(algorithm: str, task: str, steps: int, demo_episodes: int | None = Non
         demo_episodes=demo_episodes,
         seeds=1,
         steps=steps,
-        reward="table",
-        reward_inputs="state",
-        policy_rounds=0,
-        suboptimality=0.0,
-        compare=False,
-        algorithm_config=asdict(ALGORITHMS[algorithm].config(**config)),
+        settings={
+            "algorithm_config": asdict(ALGORITHMS[algorithm].config(**config)),
+            "exact": asdict(ExactOptions(reward_inputs="state")),
+        },
     )
     world: World = build(experiment)
     ell = []

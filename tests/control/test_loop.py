@@ -1,54 +1,24 @@
 """PIRO on a simulator: it runs, repeats itself, counts its steps and never stores a reward."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from trustirl.algorithms import ALGORITHMS
-from trustirl.control import SAMPLED, ControlExperiment, build_control
+from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from trustirl.core.errors import InputError
 from trustirl.demos.schema import Demos
+from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.irl.practice import Plan
-
-PLAN = Plan(steps_per_iteration=80, envs=2, rounds=2, batch=16, reward_batch=8, warmup=20)
-
-
-def cartpole_demo() -> Demos:
-    rng = np.random.default_rng(0)
-    return Demos.from_numpy(rng.normal(size=(60, 4)), rng.integers(2, size=60), [30, 60], [True, False])
-
-
-def experiment(algorithm: str = "piro", **changes: Any) -> ControlExperiment:
-    plain = ControlExperiment(
-        algorithm=algorithm,
-        task="CartPole-v1",
-        env_kwargs={},
-        demos="",
-        demo_episodes=None,
-        seeds=2,
-        steps=240,
-        termination="T2",
-        reward_inputs="state-action",
-        reward_width=8,
-        reward_depth=1,
-        reward_bound=10.0,
-        backend="sync",
-        evaluation_episodes=2,
-        plan=asdict(PLAN),
-        solver_config={"width": 8, "depth": 1},
-        algorithm_config=asdict(ALGORITHMS[algorithm].config(**SAMPLED.get(algorithm, {}))),
-    )
-    return replace(plain, **changes)
+from trustirl.worlds.control import build, iterations
+from trustirl.worlds.job import Experiment
 
 
 def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
-    question = experiment()
-    parts = build_control(question, cartpole_demo())
-    steps, again = (list(iterate(parts.loop, seed_keys(2), question.iterations - 1)) for _ in range(2))
+    parts = build(experiment(), cartpole_demo())
+    steps, again = (list(iterate(parts.loop, seed_keys(2), 2)) for _ in range(2))
     state, last = steps[-1]
     assert len(steps) == 3
     for (_, one), (_, other) in zip(steps, again, strict=True):
@@ -56,6 +26,7 @@ def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
             assert np.isfinite(one[name]).all()
             np.testing.assert_array_equal(one[name], other[name])
     assert parts.ledger.counts["train"] == 2 * 2 * (3 * 80 + 20)  # runs, seeds, three iterations and the warm-up
+    assert parts.ledger.counts["reward"] == 0
     assert int(state.replay.size[0]) == 3 * 80 + 20
     assert int(state.iteration[0]) == 2
     assert (last["drift"] > 0).all()
@@ -66,22 +37,94 @@ def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
     assert (returns >= 8).all()  # no pole falls sooner
     networks = jax.tree.leaves((state.irl.policy, state.irl.reward))
     assert {str(leaf.dtype) for leaf in networks if hasattr(leaf, "dtype")} <= {"float32", "int32"}
+    blank = parts.loop.blank(seed_keys(2))
+    assert jax.tree.structure(blank) == jax.tree.structure(state)
+    shapes = [[x.shape for x in jax.tree.leaves(tree) if hasattr(x, "dtype")] for tree in (blank, state)]
+    assert shapes[0] == shapes[1]
+
+
+def test_adding_seeds_leaves_the_first_ones_as_they_were() -> None:
+    """Initial networks, first observations and the first update, to float tolerance."""
+
+    def first(seeds: int) -> tuple[np.ndarray, Any, Any]:
+        parts = build(experiment(task="Pendulum-v1", seeds=seeds), pendulum_demo())
+        states = iterate(parts.loop, seed_keys(seeds), 1)
+        start, _ = next(states)
+        seen = np.array(start.replay.rows.obs[0])  # the next step reuses the replay's memory
+        state, _ = next(states)
+        parts.close()
+        return seen, start.irl, state.irl
+
+    (few_seen, *few), (many_seen, *many) = first(1), first(3)
+    np.testing.assert_allclose(many_seen, few_seen, rtol=1e-5, atol=1e-5)
+    for one, other in zip(few, many, strict=True):
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+            if hasattr(a, "dtype"):
+                np.testing.assert_allclose(b[0], a[0], rtol=2e-3, atol=2e-4)
+
+
+def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
+    parts = build(experiment(seeds=1, extra_steps=40), cartpole_demo())
+    state, _ = parts.loop.start(seed_keys(1))
+    parts.close()
+    assert parts.ledger.counts == {"train": 80 + 20, "reward": 40, "evaluation": 0}
+    assert int(state.replay.size[0]) == 80 + 20
+    rows = int((np.asarray(state.data.learner.weight) > 0).sum()) - int(state.data.learner.absorbing.sum() > 0)
+    assert state.data.learner.obs.shape[1] == 2 * (80 + 40)  # each step and its absorbing share
+    assert rows >= 80 + 40
 
 
 @pytest.mark.parametrize(
-    ("question", "demos", "words"),
+    ("changes", "demos", "words"),
     [
-        (experiment("trro"), cartpole_demo(), "needs a known MDP"),
-        (
-            experiment(),
-            Demos.from_numpy(np.zeros((5, 3)), np.zeros(5, int)),
-            "3 observation dimensions and CartPole-v1",
-        ),
-        (experiment(), Demos.from_numpy(np.zeros((5, 4)), np.zeros((5, 1))), "actions of shape"),
-        (experiment(), Demos.from_numpy(np.zeros((5, 4)), np.full(5, 3)), "whole numbers from 0 to 1"),
-        (experiment(task="CartPole-v9"), cartpole_demo(), "CartPole"),
+        ({}, Demos.from_numpy(np.zeros((5, 3)), np.zeros(5, int)), "3 observation dimensions and CartPole-v1"),
+        ({}, Demos.from_numpy(np.zeros((5, 4)), np.zeros((5, 1))), "actions of shape"),
+        ({}, Demos.from_numpy(np.zeros((5, 4)), np.full(5, 3)), "whole numbers from 0 to 1"),
+        ({"task": "CartPole-v9"}, cartpole_demo(), "CartPole"),
+        ({"demo_episodes": 9}, cartpole_demo(), "choose between 1 and 2"),
+        ({"steps": 10**14}, cartpole_demo(), "GiB.*--seeds 1 or --replay"),
     ],
 )
-def test_bad_questions_are_refused(question: ControlExperiment, demos: Demos, words: str) -> None:
+def test_bad_questions_are_refused(changes: dict[str, Any], demos: Demos, words: str) -> None:
+    question: Experiment = replace(experiment(), **changes)
     with pytest.raises(InputError, match=words):
-        build_control(question, demos)
+        build(question, demos)
+
+
+def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
+    demos = Demos.from_numpy(np.zeros((5, 3)), np.array([[3.0], [1.0], [-9.0], [0.0], [2.0]]))
+    parts = build(experiment(task="Pendulum-v1"), demos)
+    parts.close()
+    assert parts.clipped == 2
+    with pytest.raises(InputError, match=r"2 of 5 entries.*--strict"):
+        build(experiment(task="Pendulum-v1", strict=True), demos)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rounds": 3}, "multiple of rounds x envs = 6"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"extra_steps": 3}, "multiple of envs"),
+        ({"replay": 5}, "replay must hold"),
+        ({"discount": 1.0}, "discount"),
+        ({"reward_bound": 0.0}, "reward_bound"),
+        ({"steps_per_iteratio": 3}, "did you mean 'steps_per_iteration'"),
+    ],
+)
+def test_bad_settings_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        experiment(**changes)
+
+
+def test_an_algorithm_that_needs_the_mdp_says_so() -> None:
+    with pytest.raises(InputError, match="trro needs a known MDP"):
+        setting_groups("trro", "CartPole-v1")
+
+
+def test_steps_that_allow_no_reward_update_are_refused() -> None:
+    from trustirl.irl.practice import Plan
+
+    assert iterations(400_000, Plan()) == 78  # 1,000 random steps, 79 rounds of 5,000: never more than asked for
+    with pytest.raises(InputError, match="use at least 11000"):
+        iterations(9_000, Plan())

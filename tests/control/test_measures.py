@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from trustirl.core.buffer import add, draw, empty_buffer
-from trustirl.core.measure import expect, minibatches, sample
+from trustirl.core.measure import concat, expect, minibatches, sample
 from trustirl.core.types import RewardData, Transition
 from trustirl.irl.practice import Weighing, episode_measure
+from trustirl.irl.terms import drift, gap
+from trustirl.nets.rewards import TableReward
 from trustirl.rl.exact import occupancy, solve
 from trustirl.rollouts.tabular import sample_episodes
 from trustirl.tasks.registry import make_task
@@ -96,3 +98,40 @@ def test_sampled_expectations_equal_the_exact_ones() -> None:
     exact = float(expect(reward, task.mdp.pairs(occupancy(task.mdp, policy.log_prob))))
     error = np.std(rows, ddof=1) / np.sqrt(len(rows))
     assert abs(np.mean(rows) - exact) <= 4 * error + 1e-4
+
+
+def test_the_sampled_piro_gradient_is_the_exact_one() -> None:
+    """Equation 9's gradient, from minibatches of sampled discounted episodes and from exact occupancies."""
+    task = make_task("random-mdp", {"discount": 0.8})
+    mdp = task.mdp
+    expert = solve(mdp, jnp.asarray(task.true_reward))
+    other = solve(mdp, jnp.asarray(np.random.default_rng(3).normal(size=task.true_reward.shape)))
+    old = TableReward(jnp.zeros(task.true_reward.shape))
+    now = TableReward(jnp.asarray(np.random.default_rng(1).normal(size=task.true_reward.shape)))
+    exact = [mdp.pairs(occupancy(mdp, policy.log_prob)) for policy in (expert, other)]
+    reference = concat(*exact)
+
+    def objective(reward: TableReward, demo: Transition, learner: Transition) -> jax.Array:
+        return gap(reward, demo, learner) - 0.3 * drift(reward, old, reference)
+
+    horizon, episodes, blocks = 50, 300, 40
+
+    @jax.jit
+    def gradient_of_minibatch(key: jax.Array) -> jax.Array:
+        demo_key, learner_key, draw_key = jax.random.split(key, 3)
+        measures = []
+        for policy, episode_key in ((expert, demo_key), (other, learner_key)):
+            states, actions = sample_episodes(mdp, policy.log_prob, horizon, episodes, episode_key)
+            time = jnp.broadcast_to(jnp.arange(horizon), states.shape)
+            never = jnp.zeros(states.shape, bool)
+            rows = (x.reshape(-1) for x in (states, actions, never, time))
+            measures.append(episode_measure(*rows, Weighing(horizon, 0.8, True, False)))
+        demo, learner = minibatches(512)(RewardData(*measures, reference), 1, draw_key)
+        one = jax.tree.map(lambda x: x[0], (demo, learner))
+        return jax.grad(objective)(now, *one).table
+
+    sampled = np.stack([gradient_of_minibatch(key) for key in jax.random.split(jax.random.key(5), blocks)])
+    wanted = np.asarray(jax.grad(objective)(now, *exact).table)
+    error = sampled.std(axis=0, ddof=1) / np.sqrt(blocks)
+    assert (np.abs(sampled.mean(axis=0) - wanted) <= 4 * error + 1e-4).all()
+    assert np.abs(wanted).max() > 10 * error.max()  # the test can tell a wrong gradient from a right one

@@ -12,15 +12,15 @@ from jaxtyping import PyTree
 
 from trustirl.core.records import Solver
 from trustirl.core.types import Metrics, Transition
-from trustirl.rl.sac import SacConfig, sac
-from trustirl.rl.softq import SoftQConfig, softq
+from trustirl.rl.config import SolverConfig
+from trustirl.rl.sac import sac
+from trustirl.rl.softq import softq
 from trustirl.rl.targets import squared_bellman_error
 
 ROWS, OBS, ACTIONS = 6, 3, 2
 DISCOUNT, TAU, TEMPERATURE, END_REWARD = 0.9, 0.3, 0.5, -2.0
 SMALL: dict[str, Any] = {
     "width": 16,
-    "updates": 1,
     "discount": DISCOUNT,
     "temperature": TEMPERATURE,
     "learning_rate": 1e-2,
@@ -33,9 +33,8 @@ quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level":
 def make(name: str, changes: dict[str, Any] | None = None, **slots: Any) -> Solver:
     """A small solver by name."""
     settings = SMALL | (changes or {})
-    if name == "sac":
-        return sac(OBS, ACTIONS, SacConfig(**settings), **slots)
-    return softq(OBS, ACTIONS, SoftQConfig(**settings), **slots)
+    arguments = {"updates": settings.pop("updates", 1), "termination": settings.pop("termination", "T2")} | slots
+    return (sac if name == "sac" else softq)(OBS, ACTIONS, SolverConfig(**settings), **arguments)
 
 
 def filled(make_net: Callable[[jax.Array], PyTree], seed: int = 0) -> PyTree:
@@ -48,7 +47,7 @@ def filled(make_net: Callable[[jax.Array], PyTree], seed: int = 0) -> PyTree:
 def fresh_agent(solver: Solver, temperature: float = TEMPERATURE) -> PyTree:
     """An agent with random networks; its target critic is another network than its critic."""
     agent = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(solver.init, jax.random.key(0)))
-    parts = ["critic", "target_critic", *(["actor"] if hasattr(agent, "actor") else [])]
+    parts = ["critic", "target_critic", "average", *(["actor"] if hasattr(agent, "actor") else [])]
     nets = {part: filled(lambda key, part=part: getattr(solver.init(key), part), i) for i, part in enumerate(parts)}
     if hasattr(agent, "log_temperature"):
         nets["log_temperature"] = jnp.log(jnp.float32(temperature))

@@ -133,7 +133,7 @@ def test_the_policy_becomes_the_boltzmann_density_of_its_values() -> None:
         return plain if batch.absorbing is None else jnp.full(len(batch.obs), 0.2)
 
     agent, _ = quick_jit(lambda agent: solver.improve(agent, draw, pay, jax.random.key(0)))(agent)
-    action = np.asarray(solver.act(agent, jnp.zeros((5000, OBS), jnp.float32), jax.random.key(1)))
+    action = np.asarray(solver.act(solver.actor(agent), jnp.zeros((5000, OBS), jnp.float32), jax.random.key(1)))
     np.testing.assert_allclose(action.mean(0), peak, atol=0.05)
     np.testing.assert_allclose(action.std(0), np.sqrt(temperature / (2 * k)), rtol=0.2)
     probe: Any = jnp.asarray([[peak, peak], [peak, -0.7]], jnp.float32)

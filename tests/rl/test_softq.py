@@ -27,7 +27,8 @@ from trustirl.core.mdp import MDP, make_mdp
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
 from trustirl.rl import exact
-from trustirl.rl.softq import SoftQConfig, softq
+from trustirl.rl.config import SolverConfig
+from trustirl.rl.softq import softq
 from trustirl.tasks.tabular import chain, random_mdp
 
 
@@ -53,10 +54,10 @@ def test_the_target_is_the_one_computed_by_hand(termination: str, end: float) ->
 def test_a_prior_multiplies_the_policy() -> None:
     agent, batch = agent_of("softq"), transitions("softq")
     log_prior = jnp.log(jnp.asarray([0.9, 0.1], jnp.float32))
-    config = SoftQConfig(width=16, temperature=TEMPERATURE)
+    config = SolverConfig(width=16, temperature=TEMPERATURE)
     prior = lambda obs: jnp.broadcast_to(log_prior, (*obs.shape[:-1], ACTIONS))  # noqa: E731
     plain, informed = softq(OBS, ACTIONS, config), softq(OBS, ACTIONS, config, prior_log_prob=prior)
-    odds = [s.log_prob(agent, batch.obs, batch.action) - s.log_prob(agent, batch.obs, 1 - batch.action)
+    odds = [s.log_prob(agent.critic, batch.obs, batch.action) - s.log_prob(agent.critic, batch.obs, 1 - batch.action)
             for s in (plain, informed)]  # fmt: skip
     shift = np.where(np.asarray(batch.action) == 0, np.log(9), -np.log(9))
     np.testing.assert_allclose(odds[1] - odds[0], shift, rtol=1e-4)
@@ -105,8 +106,7 @@ def world(name: str) -> tuple[MDP, np.ndarray]:
 @pytest.mark.parametrize(("name", "critics"), [("chain", 2), ("random-mdp", 1)])
 def test_it_agrees_with_exact_soft_value_iteration(name: str, critics: int) -> None:
     mdp, table = world(name)
-    config = SoftQConfig(
-        updates=4000,
+    config = SolverConfig(
         width=32,
         depth=1,
         critics=critics,
@@ -115,7 +115,7 @@ def test_it_agrees_with_exact_soft_value_iteration(name: str, critics: int) -> N
         temperature=float(mdp.temperature),
         tau=0.05,
     )
-    solver = softq(mdp.states, mdp.actions, config)
+    solver = softq(mdp.states, mdp.actions, config, updates=4000)
     pays = jnp.asarray(table, jnp.float32)
 
     def pay(batch: Transition) -> jax.Array:
@@ -143,7 +143,6 @@ def test_an_end_is_worth_what_its_mode_says(termination: str) -> None:
         plain = jnp.where(batch.action == 0, stay - discount * value, exit_pay)
         return plain if batch.absorbing is None else jnp.where(batch.absorbing, after, plain)
 
-    config = SoftQConfig(3000, 16, 1, learning_rate=3e-3, discount=discount, temperature=temperature, tau=0.05,
-                         termination=termination)  # fmt: skip
-    q = learn(softq(1, 2, config), data, pay)(obs[:1])
+    config = SolverConfig(16, 1, learning_rate=3e-3, discount=discount, temperature=temperature, tau=0.05)
+    q = learn(softq(1, 2, config, updates=3000, termination=termination), data, pay)(obs[:1])
     np.testing.assert_allclose(q[:, 0], [[stay, leave]] * 2, atol=2e-3)

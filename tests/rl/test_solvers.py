@@ -147,9 +147,9 @@ def played(solver: Solver, agent: PyTree, batch: Transition) -> tuple[jax.Array,
     """All that a policy says of a batch."""
     return quick_jit(
         lambda agent, batch: (
-            solver.mode(agent, batch.obs),
-            solver.act(agent, batch.obs, jax.random.key(1)),
-            solver.log_prob(agent, batch.obs, batch.action),
+            solver.mode(solver.actor(agent), batch.obs),
+            solver.act(solver.actor(agent), batch.obs, jax.random.key(1)),
+            solver.log_prob(solver.actor(agent), batch.obs, batch.action),
         )
     )(agent, batch)
 
@@ -169,9 +169,10 @@ def test_raw_observations_enter_standardised_everywhere(name: str) -> None:
 
 @solvers
 def test_actions_are_rated_by_the_policy_that_plays_them(name: str) -> None:
-    solver, agent, obs = make(name), agent_of(name), jnp.ones((4000, OBS), jnp.float32)
-    action = quick_jit(solver.act)(agent, obs, jax.random.key(1))
-    rated = np.exp(np.asarray(quick_jit(solver.log_prob)(agent, obs, action), float))
+    solver, obs = make(name), jnp.ones((4000, OBS), jnp.float32)
+    actor = solver.actor(agent_of(name))
+    action = quick_jit(solver.act)(actor, obs, jax.random.key(1))
+    rated = np.exp(np.asarray(quick_jit(solver.log_prob)(actor, obs, action), float))
     if name == "softq":
         for choice in range(ACTIONS):
             chosen = np.asarray(action) == choice
@@ -179,7 +180,7 @@ def test_actions_are_rated_by_the_policy_that_plays_them(name: str) -> None:
     else:
         assert (np.abs(action) < 1).all()
         assert np.mean(1 / rated) == pytest.approx(4.0, rel=0.1)  # E_pi[1/pi] is the area of the actions' square
-    assert solver.act(agent, obs[0], jax.random.key(1)).shape == solver.mode(agent, obs[0]).shape == action.shape[1:]
+    assert solver.act(actor, obs[0], jax.random.key(1)).shape == solver.mode(actor, obs[0]).shape == action.shape[1:]
 
 
 @solvers
@@ -209,7 +210,7 @@ def test_a_new_agent_has_its_target_and_independent_members(name: str) -> None:
 
 @solvers
 @pytest.mark.parametrize(
-    "changes", [{"discount": 1.0}, {"temperature": 0.0}, {"temperature": -1.0}, {"updates": 0}, {"critics": 0}]
+    "changes", [{"discount": 1.0}, {"temperature": 0.0}, {"temperature": -1.0}, {"width": 0}, {"critics": 0}]
 )
 def test_settings_that_cannot_work_are_refused(name: str, changes: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="must"):
@@ -222,3 +223,18 @@ def test_a_batch_without_successors_is_refused(name: str) -> None:
     pairs = Transition(batch.obs, batch.action, batch.weight)
     with pytest.raises(InputError, match="next_obs and terminated"):
         make(name).improve(agent_of(name), lambda _: pairs, reward, jax.random.key(1))
+
+
+@solvers
+def test_the_policy_that_acts_is_an_average_of_policies(name: str) -> None:
+    """average <- average + share * (newest - average) after every update."""
+    share, newest = 0.25, "actor" if name == "sac" else "critic"
+    solver, agent = make(name, {"averaging": share}), agent_of(name)
+    improved, _ = quick_jit(lambda a: solver.improve(a, lambda _: transitions(name), reward, jax.random.key(0)))(
+        agent
+    )
+    expected = jax.tree.map(
+        lambda old, new: (1 - share) * old + share * new, agent.average, getattr(improved, newest)
+    )
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), solver.actor(improved), expected)
+    assert differs(solver.actor(improved), getattr(improved, newest))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from tests.rollouts.policies import linear
 from tests.rollouts.worlds import Counter, Static, dict_space, limited
 from trustirl.core.errors import InputError, NumericalError
 from trustirl.rollouts.host import HostEnvs
@@ -33,10 +34,10 @@ def test_batched_dicts_come_out_of_the_environments_in_the_same_order() -> None:
     }
     task = make_control_task(limited(Static, 1, dict_space(), Discrete(2), observation))
     with HostEnvs(task, 2, 1, Ledger()) as envs:
-        obs = envs.reset(np.zeros((2, 1), int))
-        result = envs.step(np.zeros((2, 1), int), "train")  # the time limit is 1: next_obs comes from final_obs
-    for rows in (obs, result.obs, result.next_obs):
-        np.testing.assert_array_equal(rows, np.broadcast_to(np.arange(6), (2, 1, 6)))
+        envs.reset(np.zeros((2, 1), int))
+        result = envs.rollout(None, 2)  # the time limit is 1: next_obs is a final one
+    for rows in (result.obs, result.next_obs):
+        np.testing.assert_array_equal(rows, np.broadcast_to(np.arange(6), (2, 2, 1, 6)))
     assert result.truncated.all()
 
 
@@ -66,7 +67,8 @@ def test_clipped_demonstrations_are_counted() -> None:
 def test_the_environment_receives_the_scaled_action() -> None:
     with HostEnvs(lopsided(), 1, 1, Ledger()) as envs:
         envs.reset(np.zeros((1, 1), int))
-        assert envs.step(np.ones((1, 1, 2)), "train").true_reward.item() == pytest.approx(3.5)
+        full = linear(np.zeros((4, 2)), [99, 99, -20, -20], 1, discrete=False)
+        assert envs.rollout(full, 1).true_reward.item() == pytest.approx(3.5)
 
 
 @pytest.mark.parametrize("bad", [1.1, -1.1, np.nan, np.inf])

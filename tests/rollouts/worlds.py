@@ -72,6 +72,45 @@ class NanAt(Counter):
         return (obs * np.nan if self.broken and self.steps == 3 else obs), *rest
 
 
+class Recycler(Counter):
+    """Gives the same array every time, with other numbers in it."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.memory = np.zeros(3)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        self.memory[:], info = super().reset(seed=seed, options=options)
+        return self.memory, info
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.memory[:], *rest = super().step(action)
+        return self.memory, *rest
+
+
+class Breakdown(Exception):
+    """Cannot be made from a message alone, as errors that come back from a process are."""
+
+    def __init__(self, part: str, steps: int) -> None:
+        super().__init__(f"the {part} broke after {steps} steps")
+
+
+class Fragile(Counter):
+    """Fails at its third step when its seed was odd, or kills its process when the seed was negative."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        self.fate = seed or 0
+        return super().reset(seed=abs(self.fate), options=options)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        obs, *rest = super().step(action)
+        if self.steps == 3 and self.fate < 0:
+            os._exit(1)
+        if self.steps == 3 and self.fate % 2:
+            raise Breakdown("axle", self.steps)
+        return obs, *rest
+
+
 class Confession(Counter):
     """Observes (process, whether JAX is loaded there, steps)."""
 

@@ -99,7 +99,7 @@ def inexact_quantities(world: World, noise: jax.Array) -> dict[str, jax.Array]:
 def test_certificate_for_inexact_policies(world: World, seed: int, size: float) -> None:
     noise = size * np.random.default_rng(seed).normal(size=world.reward.shape)
     q = {name: float(value) for name, value in inexact_quantities(world, jnp.asarray(noise)).items()}
-    assert q["distance"] <= q["distance_bound"] + 1e-6
+    assert q["distance"] <= q["distance_bound"] + 1e-5  # the root of what rounding does to delta
     assert q["error"] <= q["error_bound"] + 1e-8
     assert q["gained"] >= q["promised"] - 1e-8
 

@@ -25,6 +25,8 @@ class MlIrlConfig:
     """Step size of the first reward update."""
     decay: float = 0.5
     """The step size falls as (number of steps)^-decay; 0 keeps it constant."""
+    weight_decay: float = 0.0
+    """Strength of an L2 penalty on the reward's weights."""
     inner_steps: int = 1
     """n, optimiser steps per reward update."""
 
@@ -36,7 +38,7 @@ def ml_irl(
     draw: Draw = whole,
 ) -> Algorithm:
     """Put the algorithm together for a solver and a class of rewards."""
-    optimizer = decaying_adam(config.reward_step, config.decay)
+    optimizer = decaying_adam(config.reward_step, config.decay, config.weight_decay)
 
     def misfit(reward: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
         return -gap(reward, demo, learner)  # -ell_old up to a constant, Equation 5c

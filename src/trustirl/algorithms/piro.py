@@ -11,7 +11,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from trustirl.core.descend import decaying_adam, descend
+from trustirl.core.descend import decaying_adam, descend, shorten
 from trustirl.core.measure import Draw, Reward, split_first, whole
 from trustirl.core.records import Algorithm, ExactSolver, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, Transition
@@ -27,6 +27,8 @@ class PiroConfig:
     """Step size of the first reward update."""
     decay: float = 0.5
     """The step size falls as (number of steps)^-decay; 0 keeps it constant."""
+    weight_decay: float = 0.0
+    """Strength of an L2 penalty on the reward's weights."""
     inner_steps: int = 10
     """n, optimiser steps per reward update, all against the same r_old."""
     penalty: Literal["l2", "squared"] = "l2"
@@ -35,10 +37,14 @@ class PiroConfig:
     """First weight of the penalty."""
     target: float = 0.5
     """The drift eps_bar that mu steers to."""
+    narrowing: float = 0.0
+    """The target falls as (number of reward updates)^-narrowing; 0 keeps it constant."""
     x: float = 1.5
     """mu rests while eps_bar lies within [target / x, target * x]."""
     y: float = 1.5
     """Factor by which mu grows or shrinks."""
+    trust: Literal["adaptive", "backtrack"] = "adaptive"
+    """adaptive: mu alone holds the drift; backtrack: a step that still goes beyond target * x is shortened too."""
     mu_min: float = 1e-4
     """mu never falls below this."""
     mu_max: float = 10.0
@@ -52,7 +58,7 @@ def piro(
     draw: Draw = whole,
 ) -> Algorithm:
     """Put the algorithm together for a solver and a class of rewards."""
-    optimizer = decaying_adam(config.reward_step, config.decay)
+    optimizer = decaying_adam(config.reward_step, config.decay, config.weight_decay)
 
     def misfit(reward: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
         return -gap(reward, demo, learner)  # -ell_old up to a constant, Equation 5c
@@ -67,13 +73,14 @@ def piro(
     ) -> Float[Array, ""]:
         return misfit(reward, demo, learner) + mu * penalty(reward, old, reference)  # -L, Equation 9
 
-    def adapt(mu: Array, eps: Array) -> Array:  # Equation 11
-        factor = jnp.where(eps > config.target * config.x, config.y, 1.0)
-        factor = jnp.where(eps < config.target / config.x, 1.0 / config.y, factor)
+    def adapt(mu: Array, eps: Array, target: Array) -> Array:  # Equation 11
+        factor = jnp.where(eps > target * config.x, config.y, 1.0)
+        factor = jnp.where(eps < target / config.x, 1.0 / config.y, factor)
         return jnp.clip(mu * factor, config.mu_min, config.mu_max)
 
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
-        old, mu = state.reward, state.extra
+        old, (mu, updates) = state.reward, state.extra
+        target = config.target / (1.0 + updates) ** config.narrowing
         batches = draw(data, config.inner_steps, key)
         # At r_old the penalty has no gradient, so the first step is free; taking it apart keeps rounding noise at
         # the norm's kink from counting as a direction.
@@ -81,6 +88,9 @@ def piro(
         reward, optimizer_state = descend(misfit, optimizer, old, state.optimizer, first)
         reward, optimizer_state = descend(confined, optimizer, reward, optimizer_state, rest, old, mu, data.reference)
         eps = drift(reward, old, data.reference)
-        return replace(state, reward=reward, optimizer=optimizer_state, extra=adapt(mu, eps)), {"mu": mu}
+        if config.trust == "backtrack":
+            reward = shorten(reward, old, lambda short: drift(short, old, data.reference) <= target * config.x)
+        extra = adapt(mu, eps, target), updates + 1
+        return replace(state, reward=reward, optimizer=optimizer_state, extra=extra), {"mu": mu}
 
-    return explicit(solver, make_reward, optimizer, update_reward, extra=jnp.asarray(config.mu))
+    return explicit(solver, make_reward, optimizer, update_reward, extra=(jnp.asarray(config.mu), jnp.asarray(0)))

@@ -12,27 +12,31 @@ class Buffer(eqx.Module):
     """Rows of transitions; once full, the oldest are overwritten."""
 
     rows: Transition
-    size: Int[Array, ""]
-    next: Int[Array, ""]
+    added: Int[Array, "..."]  # rows ever added; row number i lies at i % capacity
 
     @property
     def capacity(self) -> int:
         """Most rows it can hold."""
-        return int(self.rows.weight.shape[0])
+        return int(self.rows.weight.shape[-1])
+
+    @property
+    def size(self) -> Int[Array, "..."]:
+        """Rows it holds."""
+        return jnp.minimum(self.added, self.capacity)
 
 
 def empty_buffer(capacity: int, example: Transition) -> Buffer:
     """Room for `capacity` rows shaped like one row of `example`."""
     rows = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape[1:]), x.dtype), example)
-    return Buffer(rows, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+    return Buffer(rows, jnp.zeros((), jnp.int32))
 
 
 def add(buffer: Buffer, batch: Transition) -> Buffer:
     """Append the rows of a batch, one index for all fields."""
     count = batch.weight.shape[0]
-    slots = (buffer.next + jnp.arange(count, dtype=jnp.int32)) % buffer.capacity
+    slots = (buffer.added + jnp.arange(count, dtype=jnp.int32)) % buffer.capacity
     rows = jax.tree.map(lambda kept, new: kept.at[slots].set(new.astype(kept.dtype)), buffer.rows, batch)
-    return Buffer(rows, jnp.minimum(buffer.size + count, buffer.capacity), (buffer.next + count) % buffer.capacity)
+    return Buffer(rows, buffer.added + count)
 
 
 def draw(buffer: Buffer, key: Array, count: int) -> Transition:

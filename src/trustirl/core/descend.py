@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
@@ -38,6 +39,26 @@ def descend(
     return eqx.combine(parameters, static), optimizer_state
 
 
-def decaying_adam(step_size: float, decay: float) -> optax.GradientTransformation:
-    """Adam with step size / (number of steps)^decay: ML-IRL's decaying step (Zeng et al. 2022)."""
-    return optax.adam(lambda count: step_size / (1.0 + count) ** decay)
+def shorten(net: PyTree, old: PyTree, acceptable: Callable[[PyTree], Array]) -> PyTree:
+    """Halve the step from `old` to `net` until it is acceptable."""
+    start, static = eqx.partition(old, eqx.is_inexact_array)
+    step = jax.tree.map(jnp.subtract, trainable(net), start)
+
+    def at(share: Array) -> PyTree:
+        return eqx.combine(jax.tree.map(lambda x, dx: x + share.astype(x.dtype) * dx, start, step), static)
+
+    first = jnp.asarray(1.0, jnp.float32)
+    tiny = 2.0**-30  # no step at all, for practical purposes: the search ends
+    return at(jax.lax.while_loop(lambda s: (s > tiny) & ~acceptable(at(s)), lambda s: s / 2, first))
+
+
+def decaying_adam(step_size: float, decay: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
+    """Adam with step size / (number of steps)^decay: ML-IRL's decaying step (Zeng et al. 2022).
+
+    The weight decay is the gradient of an L2 penalty on matrices; biases and statistics are left alone.
+    """
+    adam = optax.adam(lambda count: step_size / (1.0 + count) ** decay)
+    if not weight_decay:
+        return adam
+    matrices = lambda net: jax.tree.map(lambda x: x.ndim > 1, net)  # noqa: E731
+    return optax.chain(optax.add_decayed_weights(weight_decay, matrices), adam)

@@ -22,6 +22,10 @@ class NumericalError(TrustIRLError, ArithmeticError):
     exit_code = 3
 
 
+class Interrupted(TrustIRLError):
+    """Someone asked to stop; the state was saved and can be resumed."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name nobody knows, with the near ones first."""
     known = sorted(known)

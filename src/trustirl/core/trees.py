@@ -11,36 +11,41 @@ from jaxtyping import PyTree
 
 from trustirl.core.errors import InputError
 
+Shape = jax.ShapeDtypeStruct
+
 
 def tree_to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
     """Every array of a pytree under the name of its path; keys of JAX's generators become their data."""
     named, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(tree, eqx.is_array))
-    return {jax.tree_util.keystr(path): np.asarray(_key_data(leaf)) for path, leaf in named}
+    return {
+        jax.tree_util.keystr(path): np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        for path, leaf in named
+    }
 
 
 def tree_from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], where: Path) -> PyTree:
-    """Fill a pytree of the same structure; refuses arrays of other names, shapes or types."""
-    dynamic, static = eqx.partition(like, eqx.is_array)
+    """Fill a pytree of the same structure, given as arrays or shapes; refuses other names, shapes or types."""
+    dynamic, static = eqx.partition(like, lambda leaf: eqx.is_array(leaf) or isinstance(leaf, Shape))
     named, structure = jax.tree_util.tree_flatten_with_path(dynamic)
     wanted = {jax.tree_util.keystr(path) for path, _ in named}
     if wanted != arrays.keys():
         odd = sorted(wanted ^ arrays.keys())[0]
         raise InputError(f"{where} does not fit this configuration (first difference: {odd}); was it changed?")
 
-    def fill(path: Any, leaf: jax.Array) -> jax.Array:
-        stored, data = arrays[jax.tree_util.keystr(path)], _key_data(leaf)
+    def fill(path: Any, leaf: jax.Array | Shape) -> jax.Array:
+        stored = arrays[jax.tree_util.keystr(path)]
+        data = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
         if stored.shape != data.shape or stored.dtype != data.dtype:
             raise InputError(
                 f"{where} holds {jax.tree_util.keystr(path)} as {stored.dtype}{stored.shape}, but this configuration "
                 f"needs {data.dtype}{data.shape}; was it changed?"
             )
         value = jax.numpy.asarray(stored)
-        return jax.random.wrap_key_data(value) if data is not leaf else value
+        return jax.random.wrap_key_data(value) if _is_key(leaf) else value
 
     leaves = [fill(path, leaf) for path, leaf in named]
     return eqx.combine(jax.tree_util.tree_unflatten(structure, leaves), static)
 
 
-def _key_data(leaf: jax.Array) -> jax.Array:
-    is_key = jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(leaf) if is_key else leaf
+def _is_key(leaf: jax.Array | Shape) -> bool:
+    return bool(jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key))

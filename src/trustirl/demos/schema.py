@@ -6,10 +6,11 @@ import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int, Num
+from jaxtyping import Bool, Float, Int, Num
 from numpy.typing import ArrayLike
 
 from trustirl.core.errors import InputError
@@ -26,6 +27,7 @@ class Demos:
     actions: Num[np.ndarray, "steps ..."]
     episode_ends: Int[np.ndarray, " episodes"]
     terminated: Bool[np.ndarray, " episodes"]  # the episode ended in a terminal state, not at a time limit
+    rewards: Float[np.ndarray, " steps"] | None = None  # for information only: training never reads them
 
     @classmethod
     def from_numpy(
@@ -34,10 +36,12 @@ class Demos:
         actions: ArrayLike,
         episode_ends: ArrayLike | None = None,
         terminated: ArrayLike | None = None,
+        rewards: ArrayLike | None = None,
     ) -> "Demos":
         """Check arrays and make them demonstrations; without `episode_ends` they are one episode.
 
-        `terminated` says of each episode whether a terminal state ended it (default: none did).
+        `terminated` says of each episode whether a terminal state ended it (default: none did). `rewards` are kept
+        for information: from them comes the expert's return, and training never reads them.
         """
         obs, act = np.array(observations), np.array(actions)
         ends = np.array([len(obs)] if episode_ends is None and obs.ndim else episode_ends)
@@ -59,9 +63,12 @@ class Demos:
             raise InputError(
                 f"demo terminated must hold one truth value per episode ({len(ends)}), got {final.shape}."
             )
-        for array in (obs, act, ends, final):
+        paid = None if rewards is None else np.array(rewards, float)
+        if paid is not None and (paid.shape != (len(obs),) or not np.isfinite(paid).all()):
+            raise InputError(f"demo rewards must be one finite number per step ({len(obs)}), got {paid.shape}.")
+        for array in (obs, act, ends, final, *([] if paid is None else [paid])):
             array.setflags(write=False)
-        return cls(obs, act, ends, final)
+        return cls(obs, act, ends, final, paid)
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> "Demos":
@@ -83,18 +90,20 @@ class Demos:
             terminated is None and ends is not None and "terminals" in arrays
         ):  # one flag per step, as D4RL writes them
             terminated = arrays["terminals"][np.clip(ends - 1, 0, len(arrays["terminals"]) - 1)]
-        return cls.from_numpy(arrays["observations"], arrays["actions"], ends, terminated)
+        return cls.from_numpy(arrays["observations"], arrays["actions"], ends, terminated, arrays.get("rewards"))
 
     def save_npz(self, path: Path) -> None:
         """Write what `from_npz` reads."""
         buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            observations=self.observations,
-            actions=self.actions,
-            episode_ends=self.episode_ends,
-            terminated=self.terminated,
-        )
+        arrays: dict[str, Any] = {
+            "observations": self.observations,
+            "actions": self.actions,
+            "episode_ends": self.episode_ends,
+            "terminated": self.terminated,
+        }
+        if self.rewards is not None:
+            arrays["rewards"] = self.rewards
+        np.savez_compressed(buffer, **arrays)
         write_bytes(path, buffer.getvalue())
 
     def __len__(self) -> int:
@@ -107,8 +116,18 @@ class Demos:
             raise InputError(f"asked for {episodes} demo episodes of {len(self)}; choose between 1 and {len(self)}.")
         stop = self.episode_ends[episodes - 1]
         return Demos(
-            self.observations[:stop], self.actions[:stop], self.episode_ends[:episodes], self.terminated[:episodes]
+            self.observations[:stop],
+            self.actions[:stop],
+            self.episode_ends[:episodes],
+            self.terminated[:episodes],
+            None if self.rewards is None else self.rewards[:stop],
         )
+
+    def returns(self) -> Float[np.ndarray, " episodes"] | None:
+        """The true return of each episode, where the rewards are known."""
+        if self.rewards is None:
+            return None
+        return np.add.reduceat(self.rewards, np.concatenate([[0], self.episode_ends[:-1]]))
 
     def time_in_episode(self) -> Int[np.ndarray, " steps"]:
         """t of each step, counted from its own episode's start."""

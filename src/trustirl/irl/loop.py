@@ -23,10 +23,11 @@ def seed_keys(seeds: int) -> Array:
 
 
 class Loop(NamedTuple):
-    """The loop's two pure functions for one seed: `start(key)` and `step(state)`."""
+    """The loop's functions: `start(key)`, `step(state)`, and `blank(key)`, a state's shapes without its work."""
 
     start: Callable[[Array], tuple[TrainState, Metrics]]
     step: Callable[[TrainState], tuple[TrainState, Metrics]]
+    blank: Callable[[Array], TrainState]
 
 
 def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe) -> Loop:
@@ -55,13 +56,14 @@ def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe) -> Loop:
         state = TrainState(irl, data, key, state.iteration + 1)
         return strongly_typed(state), moved | reward_metrics | metrics
 
-    return Loop(start, step)
+    return Loop(start, step, lambda key: eqx.filter_eval_shape(start, key)[0])
 
 
 def compiled(loop: Loop) -> Loop:
     """Both functions over a leading seed axis, compiled; a step that would compile a second time is an error."""
     step = eqx.debug.assert_max_traces(eqx.filter_vmap(loop.step), max_traces=1)
-    return Loop(eqx.filter_jit(eqx.filter_vmap(loop.start)), eqx.filter_jit(step))
+    start = eqx.filter_vmap(loop.start)
+    return Loop(eqx.filter_jit(start), eqx.filter_jit(step), lambda keys: eqx.filter_eval_shape(start, keys)[0])
 
 
 def iterate(

@@ -1,9 +1,7 @@
 """The loop's two functions where experience is sampled: environments on the host, updates on the device."""
 
-import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -12,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
+from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, sample
 from trustirl.core.records import Algorithm, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, TrainState, Transition
@@ -29,14 +28,44 @@ class Plan:
     """Environments per seed."""
     rounds: int = 10
     """Times per iteration that collecting and updating take turns."""
+    update_ratio: float = 1.0
+    """Policy updates per environment step."""
     batch: int = 256
     """Pairs per policy minibatch."""
-    reward_batch: int = 256
-    """Expert pairs, and as many of the learner's, per reward minibatch; drift is measured on as many."""
+    reward_batch: int = 1000
+    """Expert pairs, and as many of the learner's, per reward minibatch."""
+    reference: int = 256
+    """Expert pairs, and as many of the learner's, on which drift is measured."""
+    extra_steps: int = 0
+    """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
     warmup: int = 1000
     """Random steps per seed before the first update."""
+    replay: int | None = None
+    """Most steps per seed that are remembered; by default all."""
     discounted: bool = False
     """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that cannot be carried out."""
+        for name in ("steps_per_iteration", "envs", "rounds", "batch", "reward_batch", "reference", "warmup"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.steps_per_iteration % (self.rounds * self.envs):
+            raise InputError(
+                f"steps_per_iteration must be a multiple of rounds x envs = {self.rounds * self.envs}, got "
+                f"{self.steps_per_iteration}."
+            )
+        if not self.update_ratio > 0:
+            raise InputError(f"update_ratio must be positive, got {self.update_ratio}.")
+        if self.extra_steps < 0 or self.extra_steps % self.envs:
+            raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
+        if self.replay is not None and self.replay < self.steps_per_iteration:
+            raise InputError(f"replay must hold an iteration's {self.steps_per_iteration} steps, got {self.replay}.")
+
+    @property
+    def updates(self) -> int:
+        """Policy updates per round."""
+        return max(1, round(self.update_ratio * self.steps_per_iteration / self.rounds))
 
 
 class Steps(NamedTuple):
@@ -53,11 +82,14 @@ class Steps(NamedTuple):
 class Collector(Protocol):
     """Environments of all seeds, stepped together on the host."""
 
-    def fresh(self, iteration: int) -> None:
-        """Start new episodes whose seeds derive from the run's seeds and the iteration."""
+    def fresh(self, iteration: int, purpose: Literal["train", "reward"]) -> None:
+        """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
 
-    def collect(self, act: Callable[[np.ndarray], np.ndarray] | None, steps: int) -> Steps:
-        """Go on for `steps` steps in every environment; without `act`, at random."""
+    def collect(self, actor: PyTree | None, steps: int) -> Steps:
+        """Go on for `steps` steps in every environment; `actor` is that of all seeds, without one at random.
+
+        Noise derives from the run's seeds, the iteration, the purpose and the calls since `fresh`.
+        """
 
 
 class Weighing(NamedTuple):
@@ -99,14 +131,15 @@ def control_loop(
     plan: Plan,
     weighing: Weighing,
     capacity: int,
+    example: Transition,
 ) -> Loop:
     """Loop functions over all seeds: a reward step, then rounds of collecting and policy updates in turn.
 
     While the device makes the updates of one round, the host steps the environments of the next with the policy from
-    before them; the policy that acts is therefore one round behind the one that learns.
+    before them; the policy that acts is therefore one round behind the one that learns. `example` is one row of
+    experience.
     """
     per_env = plan.steps_per_iteration // (plan.rounds * plan.envs)
-    host = jax.devices("cpu")[0]
 
     @eqx.filter_jit
     @eqx.filter_vmap
@@ -123,10 +156,12 @@ def control_loop(
     @eqx.filter_jit
     @eqx.filter_vmap
     def measures(steps: Steps, reward: PyTree, key: Array) -> tuple[RewardData, Metrics]:
-        flat = _flat(steps)
+        return measured(reward, _flat(steps), key)
+
+    def measured(reward: PyTree, flat: Steps, key: Array) -> tuple[RewardData, Metrics]:
         learner = episode_measure(flat.obs, flat.action, flat.terminated, flat.time, weighing)
         demo_key, learner_key = jax.random.split(key)
-        expert, own = sample(demo, plan.reward_batch, demo_key), sample(learner, plan.reward_batch, learner_key)
+        expert, own = sample(demo, plan.reference, demo_key), sample(learner, plan.reference, learner_key)
         metrics = {"gap": gap(reward, demo, learner)}
         return RewardData(demo, learner, concat(expert, own)), metrics
 
@@ -135,40 +170,37 @@ def control_loop(
     def remember(replay: Buffer, steps: Steps) -> Buffer:
         return add(replay, _experience(steps))
 
-    @jax.jit
-    def act(agent: PyTree, obs: Array, keys: Array, step: Array) -> Array:
-        return jax.vmap(lambda one, rows, key: solver.act(one, rows, jax.random.fold_in(key, step)))(agent, obs, keys)
-
-    def actor(agent: PyTree, keys: Array) -> Callable[[np.ndarray], np.ndarray]:
-        """The policy on the host's own processor, so that acting need not wait for the device's queue."""
-        agent, keys = jax.device_put((agent, keys), host)
-        steps = itertools.count()
-        return lambda obs: np.asarray(act(agent, obs, keys, next(steps)))
+    @eqx.filter_jit
+    @eqx.filter_vmap
+    def initial(key: Array) -> tuple[IrlState, Buffer]:
+        return strongly_typed(algorithm.init(key)), empty_buffer(capacity, example)
 
     def practise(
-        irl: IrlState, replay: Buffer | None, keys: Array, iteration: int
+        irl: IrlState, replay: Buffer, keys: Array, iteration: int
     ) -> tuple[IrlState, Buffer, RewardData, Metrics]:
-        collector.fresh(iteration)
-        if replay is None:
+        collector.fresh(iteration, "train")
+        if iteration == 0:
             first = _by_seed(collector.collect(None, max(1, plan.warmup // plan.envs)))
-            replay = eqx.filter_jit(eqx.filter_vmap(lambda steps: empty_buffer(capacity, _experience(steps))))(first)
-            replay = remember(replay, first)
+            replay = remember(replay, jax.tree.map(jnp.asarray, first))
         acting, gathered = irl.policy, []
-        for round_keys in jax.vmap(lambda key: jax.random.split(key, plan.rounds), out_axes=1)(keys):
-            act_keys, update_keys = jax.vmap(jax.random.split, out_axes=1)(round_keys)
-            steps = _by_seed(collector.collect(actor(acting, act_keys), per_env))
+        *round_keys, measure_keys = jax.vmap(lambda key: jax.random.split(key, plan.rounds + 1), out_axes=1)(keys)
+        for update_keys in round_keys:
+            steps = _by_seed(collector.collect(solver.actor(acting), per_env))
             gathered.append(steps)
             replay = remember(replay, jax.tree.map(jnp.asarray, steps))
             acting = irl.policy
             irl, metrics = improve(irl, replay, update_keys)
+        if plan.extra_steps:
+            collector.fresh(iteration, "reward")
+            gathered.append(_by_seed(collector.collect(solver.actor(irl.policy), plan.extra_steps // plan.envs)))
         whole = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *gathered)
-        data, measured = measures(whole, irl.reward, act_keys)
-        return irl, replay, data, metrics | measured
+        data, gaps = measures(whole, irl.reward, measure_keys)
+        return irl, replay, data, metrics | gaps
 
     def start(keys: Array) -> tuple[TrainState, Metrics]:
         keys, init_keys, practice_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
-        irl = eqx.filter_jit(eqx.filter_vmap(lambda key: strongly_typed(algorithm.init(key))))(init_keys)
-        irl, replay, data, metrics = practise(irl, None, practice_keys, 0)
+        irl, replay = initial(init_keys)
+        irl, replay, data, metrics = practise(irl, replay, practice_keys, 0)
         return TrainState(irl, data, keys, jnp.zeros(len(keys), int), replay), metrics
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
@@ -178,7 +210,19 @@ def control_loop(
         irl, replay, data, metrics = practise(irl, state.replay, practice_keys, iteration)
         return TrainState(irl, data, keys, state.iteration + 1, replay), moved | metrics
 
-    return Loop(start, step)
+    def blank(keys: Array) -> TrainState:
+        steps = plan.steps_per_iteration + plan.extra_steps
+
+        def one(key: Array) -> TrainState:
+            irl, replay = algorithm.init(key), empty_buffer(capacity, example)
+            seen = jax.tree.map(lambda x: jnp.zeros((steps, *x.shape[1:]), x.dtype), example)
+            time = jnp.zeros(steps, jnp.int32)
+            data, _ = measured(irl.reward, Steps(seen.obs, seen.action, None, seen.terminated, time), key)
+            return TrainState(irl, data, key, jnp.zeros((), int), replay)
+
+        return eqx.filter_eval_shape(eqx.filter_vmap(one), keys)
+
+    return Loop(start, step, blank)
 
 
 def _flat(steps: Steps) -> Steps:

@@ -4,16 +4,23 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from jaxtyping import PyTree
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 
+from trustirl.core.buffer import Buffer
 from trustirl.core.errors import InputError
 from trustirl.core.files import read_arrays, read_json, write_arrays, write_bytes, write_json
 from trustirl.core.trees import tree_from_arrays, tree_to_arrays
+from trustirl.core.types import TrainState
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RUN_FILES = (
     "config.json",
     "manifest.json",
@@ -35,12 +42,22 @@ EXTRA_FILES = (
 )
 
 
+class Checkpoint(NamedTuple):
+    """A state, and what had been done and spent until then."""
+
+    state: TrainState
+    iteration: int
+    seconds: float
+    env_steps: dict[str, int]
+
+
 class RunFolder:
     """A run on disk. Creating one refuses a folder that already holds a run."""
 
     def __init__(self, path: Path) -> None:
         """Point at a folder; nothing is read or written yet."""
         self.path = path
+        self.checkpoints = path / "checkpoints"
 
     def check_free(self, overwrite: bool) -> None:
         """Refuse to write over a run, or over a file, before any work is done."""
@@ -94,22 +111,44 @@ class RunFolder:
         kept = [json.dumps(row) + "\n" for row in self.metrics() if row["iteration"] <= iteration]
         write_bytes(self.path / "metrics.jsonl", "".join(kept).encode())
 
-    def save_checkpoint(self, state: PyTree, iteration: int, seconds: float, keep: int = 2) -> None:
-        """Arrays first, the pointer that names them last; older checkpoints go once the pointer has moved."""
-        folder = self.path / "checkpoints"
-        folder.mkdir(exist_ok=True)
-        name = f"{iteration:08d}.safetensors"
-        write_arrays(folder / name, tree_to_arrays(state))
-        pointer = {"format_version": FORMAT_VERSION, "file": name, "iteration": iteration, "seconds": seconds}
-        write_json(folder / "latest.json", pointer | {"config": config_hash(self.config())})
-        for old in sorted(folder.glob("*.safetensors"))[:-keep]:
-            old.unlink()
+    def save_checkpoint(
+        self, state: TrainState, iteration: int, seconds: float, env_steps: Mapping[str, int], keep: int = 2
+    ) -> None:
+        """Arrays first, the pointer that names them last; what it no longer names goes once it has moved.
 
-    def load_checkpoint(self, like: PyTree) -> tuple[PyTree | None, int, float]:
-        """The newest state (None before the first), its iteration and the seconds spent so far."""
-        if not (self.path / "checkpoints" / "latest.json").exists():
-            return None, -1, 0.0
-        pointer = read_json(self.path / "checkpoints" / "latest.json")
+        Of a replay only the rows that no earlier checkpoint holds are written.
+        """
+        self.checkpoints.mkdir(exist_ok=True)
+        last = read_json(self.checkpoints / "latest.json") if self.has_checkpoint() else {"files": [], "replay": []}
+        name = f"{iteration:08d}.safetensors"
+        write_arrays(self.checkpoints / name, tree_to_arrays(replace(state, replay=None)))
+        files = [*(file for file in last["files"] if file != name), name][-keep:]
+        shards = self._save_replay(state.replay, last["replay"]) if state.replay is not None else []
+        pointer = {"format_version": FORMAT_VERSION, "files": files, "replay": shards, "iteration": iteration}
+        facts = {"seconds": seconds, "env_steps": dict(env_steps), "config": config_hash(self.config())}
+        write_json(self.checkpoints / "latest.json", pointer | facts)
+        kept = {"latest.json", *files, *(shard["file"] for shard in shards)}
+        for old in self.checkpoints.iterdir():
+            if old.name not in kept:
+                old.unlink()
+
+    def _save_replay(self, replay: Buffer, shards: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        added = int(replay.added[0])
+        start = max(shards[-1]["stop"] if shards else 0, added - replay.capacity)
+        if start < added:
+            rows = jax.tree.map(lambda x: x[:, np.arange(start, added) % replay.capacity], replay.rows)
+            name = f"replay-{start:010d}.safetensors"
+            write_arrays(self.checkpoints / name, tree_to_arrays(rows))
+            shards = [*shards, {"file": name, "start": start, "stop": added}]
+        return [shard for shard in shards if shard["stop"] > added - replay.capacity]
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is a state to go on from."""
+        return (self.checkpoints / "latest.json").exists()
+
+    def load_checkpoint(self, blank: TrainState) -> Checkpoint:
+        """The newest state, of the same structure as `blank`."""
+        pointer = read_json(self.checkpoints / "latest.json")
         if pointer.get("format_version") != FORMAT_VERSION:
             raise InputError(
                 f"the checkpoint in {self.path} has format {pointer.get('format_version')}, this version reads "
@@ -117,8 +156,28 @@ class RunFolder:
             )
         if pointer["config"] != config_hash(self.config()):
             raise InputError(f"the checkpoint in {self.path} belongs to another config.json; restore that file.")
-        file = self.path / "checkpoints" / Path(pointer["file"]).name
-        return tree_from_arrays(like, read_arrays(file), file), pointer["iteration"], pointer["seconds"]
+        file = self.checkpoints / Path(pointer["files"][-1]).name
+        without_replay = eqx.tree_at(lambda state: state.replay, blank, None, is_leaf=lambda leaf: leaf is None)
+        state = tree_from_arrays(without_replay, read_arrays(file), file)
+        if blank.replay is not None:
+            state = replace(state, replay=self._load_replay(blank.replay, pointer["replay"]))
+        return Checkpoint(state, pointer["iteration"], pointer["seconds"], pointer["env_steps"])
+
+    def _load_replay(self, blank: Buffer, shards: list[dict[str, Any]]) -> Buffer:
+        rows = jax.tree.map(lambda shape: np.zeros(shape.shape, shape.dtype), blank.rows)
+        for shard in shards:
+            file = self.checkpoints / Path(shard["file"]).name
+            numbers = np.arange(shard["start"], shard["stop"])
+            like = jax.tree.map(partial(_of_length, len(numbers)), rows)
+            stored = tree_from_arrays(like, read_arrays(file), file)
+            for kept, new in zip(jax.tree.leaves(rows), jax.tree.leaves(stored), strict=True):
+                kept[:, numbers % blank.capacity] = new
+        added = jnp.full(blank.added.shape, shards[-1]["stop"], blank.added.dtype)
+        return Buffer(jax.tree.map(jnp.asarray, rows), added)
+
+
+def _of_length(count: int, rows: np.ndarray) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((rows.shape[0], count, *rows.shape[2:]), rows.dtype)
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ r + g V(s') (by default), the actor climbs V. With a prior policy, log pi - log 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -20,11 +20,11 @@ from trustirl.core.types import Metrics, Transition
 from trustirl.nets.critics import QEnsemble
 from trustirl.nets.mlp import standardiser
 from trustirl.nets.policies import GaussianActor, TanhGaussian
+from trustirl.rl.config import SolverConfig
 from trustirl.rl.targets import (
     CriticLoss,
     Termination,
     absorbing_pair,
-    check_settings,
     soft_target,
     squared_bellman_error,
     successors,
@@ -34,40 +34,11 @@ from trustirl.rl.targets import (
 PriorLogProb = Callable[[Num[Array, "batch obs"], Float[Array, "batch actions"]], Float[Array, " batch"]]
 
 
-@dataclass(frozen=True)
-class SacConfig:
-    """Settings of the policy step."""
-
-    updates: int = 1000
-    """Gradient steps per policy step; each moves critic, actor, and target critic once."""
-    width: int = 256
-    """Units of each hidden layer."""
-    depth: int = 2
-    """Hidden layers."""
-    layer_norm: bool = False
-    """LayerNorm in the critics' hidden layers."""
-    critics: int = 2
-    """Members of the critic; targets and actor use the smallest."""
-    learning_rate: float = 3e-4
-    """Adam's step size for critic and temperature, and for the actor unless it has its own."""
-    actor_learning_rate: float | None = None
-    """Adam's step size for the actor; None: the same as the critic's."""
-    discount: float = 0.99
-    """g."""
-    tau: float = 0.005
-    """Share of the critic that enters the target critic after each update."""
-    temperature: float = 0.2
-    """Weight of the policy's entropy; where it is learned, the first one."""
-    learn_temperature: bool = False
-    """Steer the temperature so that the entropy approaches minus the number of action dimensions."""
-    termination: Termination = "T2"
-    """T0: an end is worth 0; T2: an end is worth what the absorbing state earns for ever."""
-
-
 class SacState(eqx.Module):
     """The agent: networks, temperature and optimiser states, arrays only."""
 
     actor: GaussianActor
+    average: GaussianActor  # of the actors so far, the latest weighing most: it acts
     critic: QEnsemble
     target_critic: QEnsemble
     log_temperature: Float[Array, ""]
@@ -79,14 +50,18 @@ class SacState(eqx.Module):
 def sac(
     obs_dim: int,
     action_dim: int,
-    config: SacConfig,
+    config: SolverConfig,
     obs_mean: ArrayLike | None = None,
     obs_std: ArrayLike | None = None,
+    updates: int = 1000,
+    termination: Termination = "T2",
     critic_loss: CriticLoss | None = None,
     prior_log_prob: PriorLogProb | None = None,
 ) -> Solver:
-    """A solver for actions in [-1, 1]^n; all its functions take raw observations."""
-    check_settings(config.updates, config.critics, config.discount, config.temperature)
+    """A solver for actions in [-1, 1]^n that makes `updates` gradient steps per policy step.
+
+    All its functions take raw observations.
+    """
     standardise = standardiser(obs_mean, obs_std)
     loss_of_critic = critic_loss or squared_bellman_error
     adam = optax.adam(config.learning_rate)
@@ -102,6 +77,7 @@ def sac(
         log_temperature = jnp.log(jnp.float32(config.temperature))
         return SacState(
             actor,
+            jax.tree.map(jnp.copy, actor),
             critic,
             jax.tree.map(jnp.copy, critic),  # its own buffers, so that the agent can be donated
             log_temperature,
@@ -155,7 +131,9 @@ def sac(
 
         (value, (q, entropy)), gradient = jax.value_and_grad(loss, has_aux=True)(agent.actor)
         step, optimizer = actor_adam.update(gradient, agent.actor_optimizer)
-        agent = replace(agent, actor=optax.apply_updates(agent.actor, step), actor_optimizer=optimizer)
+        actor = optax.apply_updates(agent.actor, step)
+        average = optax.incremental_update(actor, agent.average, config.averaging)
+        agent = replace(agent, actor=actor, average=average, actor_optimizer=optimizer)
         metrics = {"actor_loss": value, "q": q, "entropy": entropy, "temperature": temperature}
         return update_temperature(agent, entropy), metrics
 
@@ -174,7 +152,7 @@ def sac(
         agent: SacState, draw: Callable[[Array], Transition], reward: Reward, key: Array
     ) -> tuple[SacState, Metrics]:
         nothing = absorbing_pair(obs_dim, jnp.zeros((1, action_dim), jnp.float32))
-        end_value = terminal_value(reward, nothing, config.discount, config.termination)
+        end_value = terminal_value(reward, nothing, config.discount, termination)
 
         def update(agent: SacState, key: Array) -> tuple[SacState, Metrics]:
             draw_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
@@ -186,13 +164,14 @@ def sac(
             agent, actor_metrics = update_actor(agent, batch.obs, actor_key)
             return agent, critic_metrics | actor_metrics
 
-        agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, config.updates))
+        agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, updates))
         return agent, jax.tree.map(jnp.mean, metrics)
 
     return Solver(
         init,
         improve,
-        act=lambda agent, obs, key: policy(agent.actor, obs).sample(key),
-        mode=lambda agent, obs: policy(agent.actor, obs).mode(),
-        log_prob=lambda agent, obs, action: policy(agent.actor, obs).log_prob(action),
+        actor=lambda agent: agent.average,
+        act=lambda actor, obs, key: policy(actor, obs).sample(key),
+        mode=lambda actor, obs: policy(actor, obs).mode(),
+        log_prob=lambda actor, obs, action: policy(actor, obs).log_prob(action),
     )

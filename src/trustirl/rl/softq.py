@@ -6,7 +6,6 @@ prior * exp(Q/a).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -15,17 +14,18 @@ import optax
 from jaxtyping import Array, Float, Integer, Num, PyTree
 from numpy.typing import ArrayLike
 
+from trustirl.core.errors import InputError
 from trustirl.core.measure import Reward
 from trustirl.core.records import Solver
 from trustirl.core.types import Metrics, Transition
 from trustirl.nets.critics import DiscreteQEnsemble
 from trustirl.nets.mlp import standardiser
 from trustirl.nets.policies import Categorical
+from trustirl.rl.config import SolverConfig
 from trustirl.rl.targets import (
     CriticLoss,
     Termination,
     absorbing_pair,
-    check_settings,
     soft_target,
     squared_bellman_error,
     successors,
@@ -35,36 +35,11 @@ from trustirl.rl.targets import (
 PriorLogProbs = Callable[[Num[Array, "*batch obs"]], Float[Array, "*batch actions"]]
 
 
-@dataclass(frozen=True)
-class SoftQConfig:
-    """Settings of the policy step."""
-
-    updates: int = 1000
-    """Gradient steps per policy step; each moves critic and target critic once."""
-    width: int = 256
-    """Units of each hidden layer."""
-    depth: int = 2
-    """Hidden layers."""
-    layer_norm: bool = False
-    """LayerNorm in the hidden layers."""
-    critics: int = 2
-    """Members of the critic; targets and policy use the smallest value of each action."""
-    learning_rate: float = 3e-4
-    """Adam's step size."""
-    discount: float = 0.99
-    """g."""
-    tau: float = 0.005
-    """Share of the critic that enters the target critic after each update."""
-    temperature: float = 0.2
-    """Weight of the policy's entropy."""
-    termination: Termination = "T2"
-    """T0: an end is worth 0; T2: an end is worth what the absorbing state earns for ever."""
-
-
 class SoftQState(eqx.Module):
     """The agent: critics and optimiser state, arrays only."""
 
     critic: DiscreteQEnsemble
+    average: DiscreteQEnsemble  # of the critics so far, the latest weighing most: it acts
     target_critic: DiscreteQEnsemble
     critic_optimizer: PyTree
 
@@ -72,14 +47,22 @@ class SoftQState(eqx.Module):
 def softq(
     obs_dim: int,
     actions: int,
-    config: SoftQConfig,
+    config: SolverConfig,
     obs_mean: ArrayLike | None = None,
     obs_std: ArrayLike | None = None,
+    updates: int = 1000,
+    termination: Termination = "T2",
     critic_loss: CriticLoss | None = None,
     prior_log_prob: PriorLogProbs | None = None,
 ) -> Solver:
-    """A solver for actions 0..n-1; all its functions take raw observations. The prior rates all actions at once."""
-    check_settings(config.updates, config.critics, config.discount, config.temperature)
+    """A solver for actions 0..n-1 that makes `updates` gradient steps per policy step.
+
+    All its functions take raw observations; the prior rates all actions at once.
+    """
+    if config.learn_temperature or config.actor_learning_rate is not None:
+        raise InputError(
+            "learn_temperature and actor_learning_rate are settings of SAC; discrete actions need no actor."
+        )
     standardise = standardiser(obs_mean, obs_std)
     loss_of_critic = critic_loss or squared_bellman_error
     temperature = config.temperature
@@ -89,8 +72,8 @@ def softq(
         critic = DiscreteQEnsemble(
             obs_dim, actions, config.width, config.depth, config.critics, key, config.layer_norm
         )
-        target_critic = jax.tree.map(jnp.copy, critic)  # its own buffers, so that the agent can be donated
-        return SoftQState(critic, target_critic, adam.init(critic))
+        average, target_critic = (jax.tree.map(jnp.copy, critic) for _ in range(2))  # own buffers, to be donated
+        return SoftQState(critic, average, target_critic, adam.init(critic))
 
     def q_of(
         critic: DiscreteQEnsemble, obs: Num[Array, "batch obs"], action: Integer[Array, " batch"]
@@ -106,12 +89,12 @@ def softq(
     def soft_value(critic: DiscreteQEnsemble, obs: Num[Array, "batch obs"]) -> Float[Array, " batch"]:
         return temperature * jax.nn.logsumexp(logits(critic, obs), axis=-1)
 
-    def policy(agent: SoftQState, obs: Num[Array, "*batch obs"]) -> Categorical:
-        return Categorical(logits(agent.critic, obs))
+    def policy(critic: DiscreteQEnsemble, obs: Num[Array, "*batch obs"]) -> Categorical:
+        return Categorical(logits(critic, obs))
 
     def describe(agent: SoftQState, obs: Num[Array, "batch obs"]) -> Metrics:
         """Mean action value and entropy (less the prior's cross entropy) of the policy."""
-        log_probs = policy(agent, obs).log_probs()
+        log_probs = policy(agent.critic, obs).log_probs()
         surplus = log_probs - log_prior(obs)
         entropy = -jnp.sum(jnp.exp(log_probs) * surplus, axis=-1)
         q = soft_value(agent.critic, obs) - temperature * entropy
@@ -129,13 +112,14 @@ def softq(
         step, optimizer = adam.update(gradient, agent.critic_optimizer)
         critic = optax.apply_updates(agent.critic, step)
         target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
-        return SoftQState(critic, target_critic, optimizer), value
+        average = optax.incremental_update(critic, agent.average, config.averaging)
+        return SoftQState(critic, average, target_critic, optimizer), value
 
     def improve(
         agent: SoftQState, draw: Callable[[Array], Transition], reward: Reward, key: Array
     ) -> tuple[SoftQState, Metrics]:
         nothing = absorbing_pair(obs_dim, jnp.zeros(1, jnp.int32))
-        end_value = terminal_value(reward, nothing, config.discount, config.termination)
+        end_value = terminal_value(reward, nothing, config.discount, termination)
 
         def update(agent: SoftQState, key: Array) -> tuple[SoftQState, Metrics]:
             batch = draw(key)
@@ -146,13 +130,14 @@ def softq(
             agent, value = update_critic(agent, batch, target)
             return agent, metrics | {"critic_loss": value}
 
-        agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, config.updates))
+        agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, updates))
         return agent, jax.tree.map(jnp.mean, metrics)
 
     return Solver(
         init,
         improve,
-        act=lambda agent, obs, key: policy(agent, obs).sample(key),
-        mode=lambda agent, obs: policy(agent, obs).mode(),
-        log_prob=lambda agent, obs, action: policy(agent, obs).log_prob(action),
+        actor=lambda agent: agent.average,
+        act=lambda critic, obs, key: policy(critic, obs).sample(key),
+        mode=lambda critic, obs: policy(critic, obs).mode(),
+        log_prob=lambda critic, obs, action: policy(critic, obs).log_prob(action),
     )

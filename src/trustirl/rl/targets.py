@@ -67,13 +67,3 @@ def successors(batch: Transition) -> tuple[Num[Array, "batch ..."], Bool[Array, 
     if batch.next_obs is None or batch.terminated is None:
         raise InputError("a policy step needs transitions with next_obs and terminated; let `draw` return both.")
     return batch.next_obs, batch.terminated
-
-
-def check_settings(updates: int, critics: int, discount: float, temperature: float) -> None:
-    """Refuse settings that cannot work, before anything is computed."""
-    if updates < 1 or critics < 1:
-        raise InputError(f"updates and critics must be at least 1, got {updates} and {critics}.")
-    if not 0.0 <= discount < 1.0:
-        raise InputError(f"the discount must lie in [0, 1), got {discount}.")
-    if not 0.0 < temperature < float("inf"):
-        raise InputError(f"the temperature must be positive and finite, got {temperature}.")

@@ -11,31 +11,32 @@ import numpy as np
 from jaxtyping import Float, Num
 
 from trustirl.core.errors import InputError, NumericalError
-from trustirl.tasks.control import ControlTask
+from trustirl.tasks.control import Spaces
 
 ROUNDING = 1e-6
 
 
 def flatten_observations(observations: Any, count: int) -> Float[np.ndarray, "count obs_dim"]:
     """A batch of `count` observations as rows of float32, always in fresh memory."""
-    parts = [observations]
-    if isinstance(observations, Mapping):
-        parts = [observations[key] for key in sorted(observations)]
-    return np.concatenate([np.asarray(part, np.float32).reshape(count, -1) for part in parts], axis=1)
+    if not isinstance(observations, Mapping):
+        return np.array(observations, np.float32).reshape(count, -1)
+    parts = [np.asarray(observations[key], np.float32).reshape(count, -1) for key in sorted(observations)]
+    return np.concatenate(parts, axis=1)
 
 
-def to_env_actions(task: ControlTask, actions: Num[np.ndarray, "..."]) -> Num[np.ndarray, "..."]:
+def to_env_actions(task: Spaces, actions: Num[np.ndarray, "..."]) -> Num[np.ndarray, "..."]:
     """What the environment receives for a network's actions."""
     if task.action_low is None or task.action_high is None:
         _require_choices(task, actions)
         return actions + task.action_start
-    if not np.all(np.abs(actions) <= 1 + ROUNDING):
+    if not np.abs(actions).max(initial=0) <= 1 + ROUNDING:
         raise NumericalError(f"{task.name}: an action of the policy is NaN or outside [-1, 1].")
     low, high = task.action_low, task.action_high
-    return np.clip(low + (actions + 1) / 2 * (high - low), low, high).astype(low.dtype)
+    scaled = low + (actions + 1) * ((high - low) / 2)
+    return np.minimum(np.maximum(scaled, low), high).astype(low.dtype, copy=False)  # np.clip takes twice the time
 
 
-def from_env_actions(task: ControlTask, actions: Num[np.ndarray, "..."]) -> tuple[Num[np.ndarray, "..."], int]:
+def from_env_actions(task: Spaces, actions: Num[np.ndarray, "..."]) -> tuple[Num[np.ndarray, "..."], int]:
     """Demonstrated actions as a network would give them, and how many entries had to be clipped."""
     if task.action_low is None or task.action_high is None:
         _require_choices(task, actions - task.action_start)
@@ -46,7 +47,7 @@ def from_env_actions(task: ControlTask, actions: Num[np.ndarray, "..."]) -> tupl
     return scaled.astype(np.float32), int(outside)
 
 
-def _require_choices(task: ControlTask, actions: Num[np.ndarray, "..."]) -> None:
+def _require_choices(task: Spaces, actions: Num[np.ndarray, "..."]) -> None:
     if not np.issubdtype(actions.dtype, np.integer) or np.any((actions < 0) | (actions >= task.action_dim)):
         first, last = task.action_start, task.action_start + task.action_dim - 1
         raise InputError(f"actions of {task.name} must be whole numbers from {first} to {last}.")

@@ -55,33 +55,42 @@ SUPPORTED_OBSERVATIONS = "Box vectors and Dicts of Box vectors (flattened in sor
 SUPPORTED_ACTIONS = "Discrete and bounded Box vectors"
 
 
-@dataclass(frozen=True)
-class ControlTask:
-    """A Gymnasium environment, how to make copies of it, and what its returns are compared with.
+@dataclass(frozen=True, kw_only=True)
+class Spaces:
+    """What a task's observations and actions look like.
 
     `action_low` and `action_high` are None for discrete actions, which networks count from 0 and the environment
-    from `action_start`. `horizon` is the time limit of an episode.
+    from `action_start`.
     """
 
     name: str
-    env_id: str
-    make: MakeEnv
-    env_kwargs: Mapping[str, Any]
     obs_dim: int
     action_dim: int
     discrete: bool
-    horizon: int
     action_low: Float[np.ndarray, "action_dim"] | None = None
     action_high: Float[np.ndarray, "action_dim"] | None = None
     action_start: int = 0
-    random_return: float | None = None
-    expert_return: float | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def action_shape(self) -> tuple[int, ...]:
         """The shape of one action."""
         return () if self.discrete else (self.action_dim,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlTask(Spaces):
+    """A Gymnasium environment, how to make copies of it, and what its returns are compared with.
+
+    `horizon` is the time limit of an episode.
+    """
+
+    env_id: str
+    make: MakeEnv
+    env_kwargs: Mapping[str, Any]
+    horizon: int
+    random_return: float | None = None
+    expert_return: float | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_control_task(

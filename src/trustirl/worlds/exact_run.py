@@ -1,4 +1,4 @@
-"""What a run writes at its end: rewards, policies, maps, comparisons, the summary."""
+"""Runs of the exact world: rewards, policies, maps, comparisons, the summary."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,17 +12,21 @@ from jaxtyping import Float
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.files import write_arrays, write_json
 from trustirl.core.measure import expect
-from trustirl.core.types import TrainState
+from trustirl.core.types import Metrics, TrainState
+from trustirl.demos.schema import Demos
 from trustirl.evaluation.certificate import certificate_curve
 from trustirl.evaluation.recovery import align
 from trustirl.evaluation.returns import episode_return, mode
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.nets.rewards import DEPTH, WIDTH, TableReward
 from trustirl.rl.exact import occupancy, optimal_value
+from trustirl.rollouts.ledger import Ledger
 from trustirl.run import load_rewards, save_policies, save_rewards
 from trustirl.tasks.exact import ExactTask
-from trustirl.world import Experiment, World, build
+from trustirl.worlds.exact import ExactOptions, World, action_inputs, build
+from trustirl.worlds.job import Experiment, Job, Row
 
+CHECKPOINT_EVERY = 50  # reward updates
 SAMPLED_EPISODES = 50  # how many episodes the comparison with sampled demonstrations uses
 COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
     "TRRO quadratic": ("trro", {"minorizer": "quadratic"}),
@@ -33,15 +37,30 @@ COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def exact_job(experiment: Experiment, demos: Demos | None = None) -> Job:
+    """An experiment of the exact world, ready to run; a reward update costs no environment step."""
+    world, ledger = build(experiment, demos), Ledger()
+
+    def observe(_state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
+        names = ("return_mean", "return_std", "gap", "drift", "mu", "ell", "suboptimality")
+        return {name: np.asarray(metrics[name]) for name in names if name in metrics}
+
+    def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
+        write_results(experiment, world, state, last_rows, seconds, path)
+
+    facts = {"demo_hash": world.demo_hash}
+    return Job(world.loop, experiment.steps, 1, CHECKPOINT_EVERY, ledger, observe, finish, facts)
+
+
 def write_results(
     experiment: Experiment,
     world: World,
     state: TrainState,
-    last_rows: list[dict[str, Any]],
+    last_rows: list[Row],
     seconds: float,
     path: Path,
 ) -> None:
-    """Everything that is known only at the end; `summary.json` comes last and marks the run as finished."""
+    """Everything that is known only at the end; the summary comes last and marks the run as finished."""
     task, mdp = world.task, world.task.mdp
     truth = jnp.asarray(task.true_reward)
     save_policies(path, np.asarray(state.irl.policy.log_prob))
@@ -57,7 +76,8 @@ def write_results(
         "expert_visits": np.asarray(expert.sum(axis=1)),
         "learner_visits": np.asarray(learner.sum(axis=2)),
     }
-    if experiment.compare:
+    options = ExactOptions(**experiment.settings["exact"])
+    if options.compare:
         comparison, maps["sampled_recovered_reward"] = _compare(experiment, world)
         write_json(path / "comparison.json", comparison)
     write_arrays(path / "maps.safetensors", maps)
@@ -82,9 +102,10 @@ def write_results(
 
 
 def _reward_card(experiment: Experiment, task: ExactTask) -> dict[str, Any]:
+    options = ExactOptions(**experiment.settings["exact"])
     return {
-        "kind": experiment.reward,
-        "action_inputs": experiment.reward_inputs == "state-action",
+        "kind": options.reward,
+        "action_inputs": action_inputs(options, task),
         "states": task.mdp.states,
         "actions": task.mdp.actions,
         "features": task.features.shape[1],
@@ -105,8 +126,8 @@ def _compare(experiment: Experiment, world: World) -> tuple[dict[str, Any], Floa
     """Other algorithms on the same question, and this one on sampled episodes instead of exact demonstrations."""
 
     def variant(algorithm: str, config: dict[str, Any], **changes: Any) -> tuple[list[float], World, TrainState]:
-        resolved = asdict(ALGORITHMS[algorithm].config(**config))
-        question = replace(experiment, algorithm=algorithm, algorithm_config=resolved, **changes)
+        settings = experiment.settings | {"algorithm_config": asdict(ALGORITHMS[algorithm].config(**config))}
+        question = replace(experiment, algorithm=algorithm, settings=settings, **changes)
         parts = build(question)
         ell = []
         for now in iterate(parts.loop, seed_keys(1), experiment.steps):
@@ -117,7 +138,10 @@ def _compare(experiment: Experiment, world: World) -> tuple[dict[str, Any], Floa
         {"label": label, "ell": variant(algorithm, config)[0]} for label, (algorithm, config) in COMPARED.items()
     ]
     _, parts, state = variant(
-        experiment.algorithm, experiment.algorithm_config, demos="packaged", demo_episodes=SAMPLED_EPISODES
+        experiment.algorithm,
+        experiment.settings["algorithm_config"],
+        demos="packaged",
+        demo_episodes=SAMPLED_EPISODES,
     )
     mdp = parts.task.mdp
     reward = jax.tree.map(lambda x: x[0], state.irl.reward)

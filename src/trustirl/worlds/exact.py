@@ -1,7 +1,7 @@
-"""A question (`Experiment`) and the parts that answer it (`World`)."""
+"""The exact world: the parts that answer a question where the MDP is known (`World`)."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,25 +21,30 @@ from trustirl.rollouts.exact import exact_sampler
 from trustirl.rollouts.tabular import sample_episodes
 from trustirl.tasks.exact import ExactTask
 from trustirl.tasks.registry import make_task
+from trustirl.worlds.job import Experiment
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A fully resolved question; `config.json` holds it and `resume` asks it again."""
+class ExactOptions:
+    """What can be chosen where the MDP is known."""
 
-    algorithm: str
-    task: str
-    task_args: dict[str, Any]
-    demos: str
-    demo_episodes: int | None
-    seeds: int
-    steps: int
-    reward: RewardKind
-    reward_inputs: Literal["state", "state-action"]
-    policy_rounds: int
-    suboptimality: float
-    compare: bool
-    algorithm_config: dict[str, Any]
+    reward: RewardKind = "table"
+    """The class of rewards."""
+    reward_inputs: Literal["state", "state-action"] | None = None
+    """What the reward may depend on; by default what the task's true reward depends on."""
+    policy_rounds: int = 0
+    """Rounds of soft policy iteration per reward update; 0 solves for the optimal policy."""
+    suboptimality: float = 0.0
+    """Solve the policy only to this proven suboptimality (theory section 4); 0: exactly."""
+    compare: bool = False
+    """Also run the TRRO variants, PIRO and ML-IRL for the report's comparison."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be."""
+        if self.policy_rounds < 0:
+            raise InputError(f"policy_rounds must be at least 0, got {self.policy_rounds}.")
+        if not self.suboptimality >= 0:
+            raise InputError(f"suboptimality must not be negative, got {self.suboptimality}.")
 
 
 class World(NamedTuple):
@@ -56,6 +61,7 @@ class World(NamedTuple):
 
 def build(experiment: Experiment, demos: Demos | None = None) -> World:
     """Put task, expert, demonstrations and algorithm together; checks everything that a user gave."""
+    options = ExactOptions(**experiment.settings["exact"])
     task = make_task(experiment.task, experiment.task_args)
     mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
     expert = jax.jit(solve)(mdp, truth)
@@ -69,10 +75,9 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
         mdp = started_like(demos, mdp)
     else:
         demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
-    action_inputs = experiment.reward_inputs == "state-action"
-    make_reward = reward_factory(experiment.reward, task.features, mdp.actions, action_inputs)
-    solver = exact_solver(mdp, experiment.policy_rounds, experiment.suboptimality)
-    solved = not (experiment.policy_rounds or experiment.suboptimality)
+    make_reward = reward_factory(options.reward, task.features, mdp.actions, action_inputs(options, task))
+    solver = exact_solver(mdp, options.policy_rounds, options.suboptimality)
+    solved = not (options.policy_rounds or options.suboptimality)
 
     def observe(policy: SoftPolicy, reward: Reward) -> Metrics:
         mean, deviation = episode_return(task.mdp, policy.log_prob, truth, task.horizon)
@@ -80,9 +85,14 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
         return {"return_mean": mean, "return_std": deviation, "ell": mdp.mass * expect(reward, demo) - best}
 
     entry = ALGORITHMS[experiment.algorithm]
-    algorithm = entry.build(solver, make_reward, entry.config(**experiment.algorithm_config))
+    algorithm = entry.build(solver, make_reward, entry.config(**experiment.settings["algorithm_config"]))
     loop = compiled(make_loop(algorithm, exact_sampler(mdp, demo), observe))
     return World(task, mdp, expert, demo, demo_hash, observe, loop)
+
+
+def action_inputs(options: ExactOptions, task: ExactTask) -> bool:
+    """Whether the reward sees actions."""
+    return options.reward_inputs == "state-action" or (options.reward_inputs is None and not task.state_only)
 
 
 def started_like(demos: Demos, mdp: MDP) -> MDP:

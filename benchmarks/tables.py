@@ -1,0 +1,162 @@
+"""Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
+
+A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `updates` or `loop`, and
+STUDY a folder of results/. With --check nothing is written, and a table that its results would change is an error.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+MARKED = re.compile(r"(<!-- table:(\w+) ([\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
+OPENING = "<!-- table:"
+NONE = "–"
+PEER = "Stable-Baselines3 SAC"
+Row = dict[str, Any]
+
+
+def learning(rows: list[Row]) -> str:
+    """True returns of the last policy."""
+    header = (
+        "task",
+        "method",
+        "demos",
+        "steps",
+        "seeds",
+        "mean return",
+        "worst to best",
+        "expert",
+        "score",
+        "minutes",
+    )
+    return _table(header, (_learned(row) for row in rows)) + _devices(rows)
+
+
+def _learned(row: Row) -> tuple[Any, ...]:
+    returns = row["returns"]
+    mean = sum(returns) / len(returns)
+    expert, random = row["expert_return"], row["random_return"]
+    return (
+        row["task"],
+        row["algorithm"],
+        row["demo_episodes"],
+        f"{row['steps']:,}",
+        len(returns),
+        f"{mean:,.0f}",
+        f"{min(returns):,.0f} to {max(returns):,.0f}",
+        NONE if expert is None else f"{expert:,.0f}",
+        NONE if expert is None else f"{(mean - random) / (expert - random):.2f}",
+        f"{row['wall_seconds'] / 60:.1f}",
+    )
+
+
+def updates(rows: list[Row]) -> str:
+    """Gradient updates per second, all seeds together, a column for each number of seeds."""
+    rows = [row for row in rows if "envs" not in row]
+    counts = sorted({row["seeds"] for row in rows})
+    speed = {(row["device"], row["sizes"], row["what"], row["seeds"]): row["updates_per_second"] for row in rows}
+    peak = {(row["device"], row["sizes"], row["what"]): row["peak_memory_mib"] for row in _by_seeds(rows)}
+    lines = []
+    for device, sizes, what in peak:
+        peer = speed.get((device, sizes, PEER, 1))
+        ours = speed.get((device, sizes, what, 1))
+        cells = [_rounded(speed.get((device, sizes, what, count))) for count in counts]
+        factor = f"{ours / peer:.1f}" if peer and ours else NONE
+        lines.append((device, sizes, what, *cells, factor, f"{peak[device, sizes, what]:,}"))
+    seeds = [f"{count} seed{'s' * (count > 1)}" for count in counts]
+    return _table(("device", "sizes", "", *seeds, f"1 seed / {PEER}", "peak MiB, most seeds"), lines)
+
+
+def loop(rows: list[Row]) -> str:
+    """Environment steps (and as many updates) per second of whole training."""
+    lines = [
+        (
+            row["device"],
+            row["sizes"],
+            row["seeds"],
+            row["envs"],
+            _rounded(row["env_steps_per_second"]),
+            row["seconds_per_iteration"],
+            f"{row['steps_per_iteration']:,}",
+        )
+        for row in rows
+        if "envs" in row
+    ]
+    header = (
+        "device",
+        "task",
+        "seeds",
+        "envs per seed",
+        "steps and updates/s, total",
+        "s per iteration",
+        "its steps",
+    )
+    return _table(header, lines)
+
+
+def _by_seeds(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["device"], row["sizes"], row["what"] == PEER, row["seeds"]))
+
+
+def _rounded(number: float | None) -> str:
+    if number is None:
+        return NONE
+    return f"{number:,.0f}" if number >= 20 else f"{number:.1f}"
+
+
+def _devices(rows: list[Row]) -> str:
+    """Where the rows come from, as a line below the table."""
+    return f"\nMeasured on: {'; '.join(sorted({row['device'] for row in rows}))}.\n"
+
+
+def _table(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
+    header = list(header)
+    cells = [header, ["---"] * len(header), *lines]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in cells)
+
+
+KINDS: dict[str, Callable[[list[Row]], str]] = {"learning": learning, "updates": updates, "loop": loop}
+
+
+def regenerate(text: str, results: Path) -> str:
+    """The text with every table as its results say."""
+
+    def fill(found: re.Match[str]) -> str:
+        opening, kind, study, closing = found.groups()
+        if kind not in KINDS:
+            raise SystemExit(f"table:{kind} {study}: choose from {', '.join(KINDS)}.")
+        rows = json.loads((results / study / "results.json").read_text())
+        return opening + KINDS[kind](rows) + closing
+
+    new, count = MARKED.subn(fill, text)
+    if count != text.count(OPENING):
+        raise SystemExit(f"{text.count(OPENING)} tables are opened and {count} closed by <!-- /table -->.")
+    return new
+
+
+def main() -> None:
+    """Write, or with --check only compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a table is stale")
+    parser.add_argument("--root", type=Path, default=Path(__file__).parent.parent, help="of the repository")
+    arguments = parser.parse_args()
+    stale = []
+    for path in (arguments.root / "README.md", *sorted((arguments.root / "docs").glob("*.md"))):
+        old = path.read_text()
+        new = regenerate(old, arguments.root / "results")
+        if new == old:
+            continue
+        stale.append(str(path.relative_to(arguments.root)))
+        if not arguments.check:
+            path.write_text(new)
+    if stale:
+        print("stale:" if arguments.check else "written:", *stale)
+    if stale and arguments.check:
+        raise SystemExit("run `make tables`.")
+
+
+if __name__ == "__main__":
+    main()

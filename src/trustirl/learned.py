@@ -1,0 +1,248 @@
+"""What training leaves on a Gymnasium task: a policy to act with and a reward to reuse, NumPy in and NumPy out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PyTree
+
+from trustirl.core.errors import InputError
+from trustirl.core.files import read_arrays, read_json, write_arrays, write_json
+from trustirl.core.records import Solver
+from trustirl.core.trees import tree_from_arrays, tree_to_arrays
+from trustirl.core.types import Transition
+from trustirl.nets.critics import DiscreteQEnsemble
+from trustirl.nets.mlp import CONSTANT, OBS_LIMIT
+from trustirl.nets.policies import LOG_STD_MAX, LOG_STD_MIN, GaussianActor
+from trustirl.nets.rewards import network_reward_factory
+from trustirl.rl.config import SolverConfig
+from trustirl.rl.sac import sac
+from trustirl.rl.softq import softq
+from trustirl.rollouts.policy import Design, HostPolicy, Policies
+from trustirl.rollouts.spaces import flatten_observations, from_env_actions, to_env_actions
+from trustirl.tasks.control import Spaces
+
+FORMAT_VERSION = 1
+
+
+def make_solver(spaces: Spaces, config: SolverConfig, mean: np.ndarray, std: np.ndarray, **slots: Any) -> Solver:
+    """The solver for a task's kind of actions, on observations standardised by frozen statistics."""
+    return (softq if spaces.discrete else sac)(spaces.obs_dim, spaces.action_dim, config, mean, std, **slots)
+
+
+def host_policies(
+    actors: GaussianActor | DiscreteQEnsemble, config: SolverConfig, mean: np.ndarray, std: np.ndarray
+) -> Policies:
+    """The actors of all seeds, as they act outside JAX: the same functions as the solver's `mode` and `act`."""
+    discrete = isinstance(actors, DiscreteQEnsemble)
+    net = actors.nets if isinstance(actors, DiscreteQEnsemble) else actors.net
+    parameters = jax.device_get(jax.tree.leaves(eqx.filter(net, eqx.is_array)))
+    if not discrete:
+        parameters = [array[:, None] for array in parameters]  # an ensemble of one
+    seeds, deviation = len(parameters[0]), np.asarray(std, np.float32)
+    statistics = np.asarray(mean, np.float32), np.where(deviation > CONSTANT, deviation, np.float32(1))
+    design = Design(
+        discrete,
+        tuple(array.shape[1:] for array in parameters),
+        len(net.layers),
+        config.temperature,
+        OBS_LIMIT,
+        (LOG_STD_MIN, LOG_STD_MAX),
+    )
+    columns = [np.broadcast_to(array, (seeds, *array.shape)) for array in statistics]
+    return Policies(design, np.concatenate([array.reshape(seeds, -1) for array in (*columns, *parameters)], axis=1))
+
+
+class ControlPolicy:
+    """A trained policy with Stable-Baselines3's `predict`."""
+
+    def __init__(self, policy: HostPolicy, spaces: Spaces) -> None:
+        """The very policy that was evaluated; acting needs no JAX."""
+        self.spaces, self._policy = spaces, policy
+        self._random = np.random.default_rng(0)
+
+    def predict(
+        self,
+        observation: Any,
+        state: None = None,  # noqa: ARG002  for recurrent policies, which this is not
+        episode_start: Any = None,  # noqa: ARG002
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """Actions for one observation or a batch: the likeliest, or drawn with the policy's own generator."""
+        obs, batched = _rows(observation, self.spaces)
+        if deterministic:
+            action = self._policy.mode(obs)
+        else:
+            action = self._policy.act(obs, self._policy.noise(self._random, len(obs)))
+        actions = to_env_actions(self.spaces, action)
+        return (actions if batched else actions[0]), None
+
+
+class ControlReward:
+    """A recovered reward."""
+
+    def __init__(self, function: Callable[[Transition], Any], spaces: Spaces, end_share: float) -> None:
+        """`end_share` is how often an end counts its absorbing reward: g/(1-g) in mode T2, else 0."""
+        self.spaces, self._function, self._end_share = spaces, eqx.filter_jit(function), end_share
+
+    def __call__(
+        self,
+        obs: Any,
+        action: Any,
+        next_obs: Any = None,  # noqa: ARG002  the signature every reward shares
+        terminated: Any = None,
+    ) -> Float[np.ndarray, " batch"] | np.floating:
+        """Rewards of a batch of transitions, or of one.
+
+        A step that `terminated` also earns what the absorbing state pays for ever after (mode T2), so that any
+        learner, for which nothing follows an end, sees the return that this reward was trained with.
+        """
+        rows, batched = _rows(obs, self.spaces)
+        given = np.asarray(action)
+        if given.shape[given.ndim - len(self.spaces.action_shape) :] != self.spaces.action_shape:
+            raise InputError(
+                f"actions of {self.spaces.name} have shape {self.spaces.action_shape}, got {given.shape}."
+            )
+        actions, _ = from_env_actions(self.spaces, given.reshape(-1, *self.spaces.action_shape))
+        if len(actions) != len(rows):
+            raise InputError(f"a reward needs one action per observation, got {len(actions)} and {len(rows)}.")
+        ended = np.zeros(len(rows), bool) if terminated is None else np.asarray(terminated, bool).reshape(-1)
+        values = self._values(rows, actions, np.zeros(len(rows), bool))
+        if self._end_share and ended.any():
+            after = self._values(np.zeros_like(rows), np.zeros_like(actions), np.ones(len(rows), bool))
+            values = values + np.where(ended, self._end_share * after, 0.0)
+        return values if batched else values[0]
+
+    def wrap(self, env: gym.Env) -> "RewardReplaced":
+        """The environment with this reward in place of its own, which stays in info["true_reward"]."""
+        return RewardReplaced(env, self)
+
+    def _values(self, obs: np.ndarray, action: np.ndarray, absorbing: np.ndarray) -> Float[np.ndarray, " batch"]:
+        action = action if self.spaces.discrete else action.astype(np.float32)
+        weight = jnp.ones(len(obs), jnp.float32)
+        batch = Transition(jnp.asarray(obs), jnp.asarray(action), weight, absorbing=jnp.asarray(absorbing))
+        return np.asarray(self._function(batch))
+
+
+class RewardReplaced(gym.Wrapper):
+    """A Gymnasium environment that pays a learned reward."""
+
+    def __init__(self, env: gym.Env, reward: ControlReward) -> None:
+        """Wrap any environment with the observations and actions that the reward was learned for."""
+        super().__init__(env)
+        self.learned_reward = reward
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        self._obs, info = self.env.reset(**arguments)
+        return self._obs, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, and pay what the learned reward says."""
+        before = self._obs
+        self._obs, true_reward, terminated, truncated, info = self.env.step(action)
+        learned = float(self.learned_reward(before, action, self._obs, terminated))
+        return self._obs, learned, terminated, truncated, info | {"true_reward": float(true_reward)}
+
+
+def save_policies(
+    folder: Path, actors: PyTree, spaces: Spaces, config: SolverConfig, mean: np.ndarray, std: np.ndarray
+) -> None:
+    """Write the actors of all seeds and the card that says how to rebuild them."""
+    statistics = {"obs_mean": np.asarray(mean), "obs_std": np.asarray(std)}
+    write_arrays(folder / "policy.safetensors", tree_to_arrays(actors) | statistics)
+    write_json(folder / "policy.json", _card(spaces) | {"solver": asdict(config), "seeds": _seeds(actors)})
+
+
+def load_policies(folder: Path) -> list[ControlPolicy]:
+    """Read the policies of all seeds."""
+    card, file = read_json(folder / "policy.json"), folder / "policy.safetensors"
+    arrays = read_arrays(file)
+    try:
+        spaces, statistics = _spaces(card), (arrays.pop("obs_mean"), arrays.pop("obs_std"))
+        config, seeds = SolverConfig(**card["solver"]), int(card["seeds"])
+        solver = make_solver(spaces, config, *statistics)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / 'policy.json'} is not a policy's card ({error}); restore it.") from None
+    keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
+    like = eqx.filter_eval_shape(eqx.filter_vmap(lambda key: solver.actor(solver.init(key))), keys)
+    stacked = tree_from_arrays(like, arrays, file)
+    policies = host_policies(stacked, config, *statistics)
+    return [ControlPolicy(policies.of(seed), spaces) for seed in range(seeds)]
+
+
+def save_rewards(folder: Path, stacked: PyTree, spaces: Spaces, card: Mapping[str, Any]) -> None:
+    """Write the rewards of all seeds and the card that says how to rebuild them."""
+    write_arrays(folder / "reward.safetensors", tree_to_arrays(stacked))
+    write_json(folder / "reward.json", _card(spaces) | {"kind": "network", "seeds": _seeds(stacked)} | dict(card))
+
+
+def load_rewards(folder: Path) -> list[ControlReward]:
+    """Read the rewards of all seeds."""
+    card, file = read_json(folder / "reward.json"), folder / "reward.safetensors"
+    try:
+        spaces, seeds = _spaces(card), int(card["seeds"])
+        nothing = np.zeros((1, *spaces.action_shape), np.int32 if spaces.discrete else np.float32)
+        make = network_reward_factory(
+            Transition(jnp.zeros((1, spaces.obs_dim), jnp.float32), jnp.asarray(nothing), jnp.ones(1, jnp.float32)),
+            spaces.action_dim if spaces.discrete else 0,
+            card["action_inputs"],
+            card["width"],
+            card["depth"],
+            card["bound"],
+        )
+        end_share = card["discount"] / (1 - card["discount"]) if card["termination"] == "T2" else 0.0
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / 'reward.json'} is not a reward's card ({error}); restore it.") from None
+    like = eqx.filter_eval_shape(eqx.filter_vmap(make), jax.vmap(jax.random.key)(jnp.arange(seeds)))
+    stacked = tree_from_arrays(like, read_arrays(file), file)
+    return [ControlReward(one(stacked, seed), spaces, end_share) for seed in range(seeds)]
+
+
+def one(stacked: PyTree, index: int) -> PyTree:
+    """One seed's part of a stacked pytree."""
+    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, stacked)
+
+
+def _seeds(stacked: PyTree) -> int:
+    return int(jax.tree.leaves(eqx.filter(stacked, eqx.is_array))[0].shape[0])
+
+
+def _card(spaces: Spaces) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        return value.tolist() if isinstance(value, np.ndarray) else value
+
+    return {
+        "format_version": FORMAT_VERSION,
+        "spaces": {field.name: plain(getattr(spaces, field.name)) for field in fields(Spaces)},
+    }
+
+
+def _spaces(card: Mapping[str, Any]) -> Spaces:
+    if card["format_version"] != FORMAT_VERSION:
+        raise ValueError(f"format {card['format_version']} instead of {FORMAT_VERSION}")
+    stored = dict(card["spaces"])
+    for name in ("action_low", "action_high"):
+        stored[name] = None if stored[name] is None else np.asarray(stored[name], np.float32)
+    return Spaces(**stored)
+
+
+def _rows(observation: Any, spaces: Spaces) -> tuple[Float[np.ndarray, "batch obs"], bool]:
+    """Observations as rows, and whether they were a batch."""
+    first = np.asarray(next(iter(observation.values())) if isinstance(observation, Mapping) else observation)
+    # A Dict's entries are vectors or scalars; a batch of them has one axis more than its first entry's rows.
+    for count, batched in ((1, False), (len(first) if first.ndim else 0, True)):
+        if count:
+            try:
+                rows = flatten_observations(observation, count)
+            except ValueError:
+                continue
+            if rows.shape[1] == spaces.obs_dim:
+                return rows, batched
+    raise InputError(f"observations of {spaces.name} have {spaces.obs_dim} dimensions, got shape {first.shape}.")

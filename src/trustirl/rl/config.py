@@ -1,0 +1,48 @@
+"""The settings that the sampled solvers, SAC and soft Q, share."""
+
+from dataclasses import dataclass
+
+from trustirl.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class SolverConfig:
+    """Settings of the policy step."""
+
+    width: int = 256
+    """Units of each hidden layer."""
+    depth: int = 2
+    """Hidden layers."""
+    layer_norm: bool = False
+    """LayerNorm in the critics' hidden layers."""
+    critics: int = 2
+    """Members of the critic; targets and policy use the smallest."""
+    learning_rate: float = 3e-4
+    """Adam's step size for critic and temperature, and for the actor unless it has its own."""
+    actor_learning_rate: float | None = None
+    """Adam's step size for SAC's actor; None: the same as the critic's."""
+    discount: float = 0.99
+    """g."""
+    tau: float = 0.005
+    """Share of the critic that enters the target critic after each update."""
+    averaging: float = 1.0
+    """Share of the newest policy that enters the policy that acts after each update; 1: the newest acts alone."""
+    temperature: float = 0.2
+    """Weight of the policy's entropy; where it is learned, the first one."""
+    learn_temperature: bool = False
+    """Steer SAC's temperature so that the entropy approaches minus the number of action dimensions."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work, before anything is computed."""
+        for name in ("width", "depth", "critics"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if not 0.0 <= self.discount < 1.0:
+            raise InputError(f"the discount must lie in [0, 1), got {self.discount}.")
+        if not 0.0 < self.averaging <= 1.0:
+            raise InputError(f"averaging must lie in (0, 1], got {self.averaging}.")
+        for name in ("learning_rate", "temperature", "tau"):
+            if not 0.0 < getattr(self, name) < float("inf"):
+                raise InputError(
+                    f"the {name.replace('_', ' ')} must be positive and finite, got {getattr(self, name)}."
+                )

@@ -1,0 +1,149 @@
+"""Policies in plain NumPy: whoever steps an environment acts in it, without JAX and without asking another process.
+
+Acting on one observation at a time takes microseconds, and no action depends on which others were asked for with it.
+"""
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Num
+
+from trustirl.tasks.control import Spaces
+
+NORM_EPSILON = 1e-5  # Equinox's
+NoiseKey = tuple[int, int, int]  # purpose, iteration and round
+ZERO = np.zeros((), np.float32)
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+class Design(NamedTuple):
+    """How a vector of weights becomes a policy: mean and deviation of observations come first, then `shapes`."""
+
+    discrete: bool
+    shapes: tuple[tuple[int, ...], ...]  # weight and bias in turn, members first: of the layers, then of the norms
+    layers: int
+    temperature: float  # of discrete actions
+    obs_limit: float  # standardised observations are clipped to +-this
+    log_std_limits: tuple[float, float]  # of continuous actions
+
+
+class Policies(NamedTuple):
+    """One policy per seed."""
+
+    design: Design
+    weights: Float[np.ndarray, "seeds parameters"]
+
+    def of(self, seed: int) -> "HostPolicy":
+        """One seed's policy; its weights are no copy, so that it follows when they change."""
+        return HostPolicy(self.design, self.weights[seed])
+
+
+class HostPolicy:
+    """A tanh-Gaussian on [-1, 1]^n, or the softmax of the smallest member's values over the temperature."""
+
+    def __init__(self, design: Design, weights: Float[np.ndarray, " parameters"]) -> None:
+        self._design = design
+        obs_dim = design.shapes[0][-1]
+        self._mean, self._deviation, *arrays = _views(weights, [(obs_dim,), (obs_dim,), *design.shapes])
+        members = [[array[member] for array in arrays] for member in range(len(arrays[0]))]
+        self._networks = [_Network(parameters, design.layers) for parameters in members]
+        # As arrays, which NumPy need not convert at every step.
+        limits = (-design.obs_limit, design.obs_limit, *design.log_std_limits)
+        self._obs_low, self._obs_high, self._log_std_low, self._log_std_high = map(_scalar, limits)
+        self._outputs = arrays[2 * design.layers - 1].shape[-1]
+
+    def mode(self, obs: Float[np.ndarray, "*batch obs"]) -> Num[np.ndarray, "..."]:
+        """The likeliest of finitely many actions, or tanh(mean)."""
+        if self._design.discrete:
+            return _choice(self._logits(obs))
+        return np.tanh(self._gaussian(obs)[0])
+
+    def act(
+        self, obs: Float[np.ndarray, "*batch obs"], noise: Float[np.ndarray, "*batch actions"]
+    ) -> Num[np.ndarray, "..."]:
+        """The action that the noise picks."""
+        if self._design.discrete:
+            return _choice(self._logits(obs) + noise)
+        mean, log_std = self._gaussian(obs)
+        return np.tanh(mean + np.exp(log_std) * noise)
+
+    def noise(self, random: np.random.Generator, count: int) -> Float[np.ndarray, "count actions"]:
+        """What `act` needs for `count` observations: Gumbel noise per action, or normal noise per dimension."""
+        if self._design.discrete:
+            return random.gumbel(size=(count, self._outputs)).astype(np.float32)
+        return random.standard_normal((count, self._outputs // 2), np.float32)
+
+    def _gaussian(self, obs: Float[np.ndarray, "*batch obs"]) -> tuple[np.ndarray, np.ndarray]:
+        outputs = self._networks[0](self._standardised(obs))
+        actions = self._outputs // 2
+        return outputs[..., :actions], _clip(outputs[..., actions:], self._log_std_low, self._log_std_high)
+
+    def _logits(self, obs: Float[np.ndarray, "*batch obs"]) -> Float[np.ndarray, "*batch actions"]:
+        inputs = self._standardised(obs)
+        smallest = np.minimum.reduce([network(inputs) for network in self._networks])
+        return smallest / np.float32(self._design.temperature)
+
+    def _standardised(self, obs: Float[np.ndarray, "*batch obs"]) -> Float[np.ndarray, "*batch obs"]:
+        return _clip((obs - self._mean) / self._deviation, self._obs_low, self._obs_high)
+
+
+class AtRandom:
+    """Uniform actions, for whatever is observed."""
+
+    def __init__(self, spaces: Spaces) -> None:
+        self._spaces = spaces
+
+    def act(self, _obs: Float[np.ndarray, "*batch obs"], noise: Any) -> Num[np.ndarray, "..."]:
+        """The noise is the action."""
+        return np.asarray(noise)
+
+    def noise(self, random: np.random.Generator, count: int) -> Num[np.ndarray, "count ..."]:
+        """Actions for `count` observations."""
+        if self._spaces.discrete:
+            return random.integers(self._spaces.action_dim, size=count, dtype=np.int32)
+        return random.uniform(-1, 1, (count, self._spaces.action_dim)).astype(np.float32)
+
+
+def noise_generator(seed: int, env: int, key: NoiseKey) -> np.random.Generator:
+    """What one environment of a seed draws on in one round, whoever steps it and whatever runs beside it."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(*key, env)))
+
+
+class _Network:
+    """ReLU network on the last axis, with LayerNorm before each activation where there is one."""
+
+    def __init__(self, parameters: list[np.ndarray], layers: int) -> None:
+        pairs = list(zip(parameters[::2], parameters[1::2], strict=True))
+        *self._hidden, self._last = [(weight.T, bias) for weight, bias in pairs[:layers]]
+        self._norms: list[Pair | None] = [*pairs[layers:]] or [None] * (layers - 1)
+
+    def __call__(self, x: Float[np.ndarray, "*batch inputs"]) -> Float[np.ndarray, "*batch outputs"]:
+        for (weight, bias), norm in zip(self._hidden, self._norms, strict=True):
+            x = x @ weight
+            x += bias
+            x = np.maximum(x if norm is None else _normalised(x, *norm), ZERO)
+        weight, bias = self._last
+        return x @ weight + bias
+
+
+def _views(vector: Float[np.ndarray, " parameters"], shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
+    ends = np.cumsum([prod(shape) for shape in shapes])
+    return [part.reshape(shape) for part, shape in zip(np.split(vector, ends[:-1]), shapes, strict=True)]
+
+
+def _normalised(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    x = x - x.mean(axis=-1, keepdims=True)
+    return weight * (x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + np.float32(NORM_EPSILON))) + bias
+
+
+def _scalar(value: float) -> np.ndarray:
+    return np.asarray(value, np.float32)
+
+
+def _clip(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return np.minimum(np.maximum(x, low), high)  # on short vectors np.clip takes twice the time
+
+
+def _choice(logits: Float[np.ndarray, "*batch actions"]) -> Num[np.ndarray, "*batch"]:
+    return np.asarray(logits.argmax(axis=-1), np.int32)

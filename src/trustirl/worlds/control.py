@@ -1,0 +1,222 @@
+"""Control: the parts that answer a question on a Gymnasium task, where experience is sampled."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import gymnasium as gym
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PyTree
+
+from trustirl.algorithms import ALGORITHMS
+from trustirl.core.errors import InputError
+from trustirl.core.measure import minibatches
+from trustirl.core.records import Solver
+from trustirl.core.types import Transition
+from trustirl.demos.schema import Demos
+from trustirl.irl.loop import Loop
+from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, episode_measure
+from trustirl.learned import host_policies, make_solver
+from trustirl.nets.rewards import network_reward_factory
+from trustirl.rl.config import SolverConfig
+from trustirl.rollouts.host import (
+    Backend,
+    HostEnvs,
+    Termination,
+    episode_seeds,
+    evaluate_returns,
+    evaluation_envs,
+)
+from trustirl.rollouts.ledger import Ledger, Purpose
+from trustirl.rollouts.policy import Policies
+from trustirl.rollouts.spaces import from_env_actions
+from trustirl.tasks.control import ControlTask, make_control_task
+from trustirl.worlds.job import Experiment
+from trustirl.worlds.memory import check_memory
+
+# Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
+# minibatches want small constant steps, and mu starts near sqrt(1/256 + 1/256), where the plain norm begins to bind.
+SAMPLED: dict[str, dict[str, Any]] = {
+    "piro": {"reward_step": 3e-4, "decay": 0.0, "mu": 0.075, "target": 2.0, "narrowing": 0.5},
+    "ml-irl": {"reward_step": 3e-4, "decay": 0.0, "inner_steps": 10},
+}
+
+
+@dataclass(frozen=True)
+class ControlOptions:
+    """What can be chosen on a Gymnasium task."""
+
+    termination: Termination = "T2"
+    """What follows an end: T0 nothing; T2 an absorbing state with a learned reward; T3 the last state, repeated."""
+    reward_inputs: Literal["state", "state-action"] = "state-action"
+    """What the reward may depend on."""
+    reward_width: int = 128
+    """Units of each hidden layer of the reward."""
+    reward_depth: int = 2
+    """Hidden layers of the reward."""
+    reward_bound: float = 10.0
+    """Rewards stay within plus and minus this."""
+    strict: bool = False
+    """Refuse demonstrated actions outside the action space instead of clipping them."""
+    backend: Backend = "auto"
+    """How environments are stepped: in this process, in several, or by EnvPool."""
+    evaluate_every: int = 4
+    """Reward updates between evaluations."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation and seed."""
+    checkpoint_every: int = 10
+    """Reward updates between checkpoints."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be."""
+        for name in ("reward_width", "reward_depth", "evaluate_every", "evaluation_episodes", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if not self.reward_bound > 0:
+            raise InputError(f"reward_bound must be positive, got {self.reward_bound}.")
+
+
+class Control(NamedTuple):
+    """The parts of a control experiment, put together."""
+
+    task: ControlTask
+    demo_hash: str
+    demo_return: float | None  # the demonstrations' mean true return, where it is known
+    clipped: int  # entries of demonstrated actions that lay outside the action space
+    statistics: tuple[np.ndarray, np.ndarray]  # mean and deviation that standardise observations
+    solver: Solver
+    ledger: Ledger
+    loop: Loop
+    evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]
+    close: Callable[[], None]
+
+
+class Practice:
+    """Environments of all seeds, and the round of an iteration that they have reached."""
+
+    def __init__(self, envs: HostEnvs, to_host: Callable[[PyTree], Policies]) -> None:
+        """`to_host` fetches the policies of stacked actors from the device."""
+        self.envs, self._to_host = envs, to_host
+
+    def fresh(self, iteration: int, purpose: Purpose) -> None:
+        """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
+        rows = [episode_seeds(seed, iteration, self.envs.envs_per_seed, purpose) for seed in range(self.envs.seeds)]
+        self.envs.reset(np.stack(rows))
+        self._iteration, self._purpose, self._round = iteration, purpose, 0
+
+    def collect(self, actor: PyTree | None, steps: int) -> Steps:
+        """Go on for `steps` steps in every environment; without an actor, at random."""
+        policies = None if actor is None else self._to_host(actor)
+        rollout = self.envs.rollout(policies, steps, self._purpose, self._iteration, self._round)
+        self._round += 1
+        return Steps(rollout.obs, rollout.action, rollout.next_obs, rollout.terminated, rollout.time)
+
+
+def groups(algorithm: str) -> dict[str, Any]:
+    """The settings of an algorithm on Gymnasium tasks, with their defaults."""
+    if algorithm not in SAMPLED:
+        raise InputError(
+            f"{algorithm} needs a known MDP, which a simulator does not give; choose from {', '.join(SAMPLED)}, or a "
+            "task of the exact world."
+        )
+    config = ALGORITHMS[algorithm].config(**SAMPLED[algorithm])
+    return {"algorithm_config": config, "solver": SolverConfig(), "plan": Plan(), "control": ControlOptions()}
+
+
+def iterations(steps: int, plan: Plan) -> int:
+    """Reward updates that the steps allow; the first round of practice comes before any."""
+    count = (steps - plan.warmup) // (plan.steps_per_iteration + plan.extra_steps) - 1
+    if count < 1:
+        least = plan.warmup + 2 * (plan.steps_per_iteration + plan.extra_steps)
+        raise InputError(f"{steps} steps allow no reward update; use at least {least}, or fewer steps_per_iteration.")
+    return count
+
+
+def build(
+    experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
+) -> Control:
+    """Put task, demonstrations, solver and algorithm together; checks everything that a user gave."""
+    settings = experiment.settings
+    plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
+    config, entry = SolverConfig(**settings["solver"]), ALGORITHMS[experiment.algorithm]
+    control_task = make_control_task(task or experiment.task, experiment.task_args)
+    demos = demos or Demos.from_npz(experiment.demos)
+    if experiment.demo_episodes is not None:
+        demos = demos.take(experiment.demo_episodes)
+    obs, action, clipped = _checked(demos, control_task, options.strict)
+    capacity = min(experiment.steps, plan.replay or experiment.steps)
+    example = _example(control_task)
+    check_memory(experiment.seeds, capacity, example)
+
+    statistics = obs.mean(axis=0), np.maximum(obs.std(axis=0), 1e-2)
+    absorb = options.termination == "T2"
+    solver = make_solver(
+        control_task, config, *statistics, updates=plan.updates, termination="T2" if absorb else "T0"
+    )
+    weighing = Weighing(control_task.horizon, config.discount, plan.discounted, absorb)
+    time, ends = demos.time_in_episode(), demos.episode_ends - 1
+    ended = np.zeros(len(obs), bool)
+    ended[ends] = demos.terminated & (time[ends] + 1 < control_task.horizon)  # at the limit, the limit ended it
+    pairs = jnp.asarray(obs), jnp.asarray(action)
+    demo = episode_measure(*pairs, jnp.asarray(ended), jnp.asarray(time), weighing)
+    make_reward = network_reward_factory(
+        Transition(*pairs, jnp.ones(len(obs))),
+        control_task.action_dim if control_task.discrete else 0,
+        options.reward_inputs == "state-action",
+        options.reward_width,
+        options.reward_depth,
+        options.reward_bound,
+    )
+    algorithm = entry.build(
+        solver, make_reward, entry.config(**settings["algorithm_config"]), minibatches(plan.reward_batch)
+    )
+    ledger, seeds = Ledger(), experiment.seeds
+    envs = HostEnvs(control_task, seeds, plan.envs, ledger, options.backend, options.termination)
+    judged = evaluation_envs(control_task, seeds, options.evaluation_episodes, ledger, options.backend)
+
+    def to_host(actors: PyTree) -> Policies:
+        return host_policies(actors, config, *statistics)
+
+    loop = control_loop(algorithm, solver, Practice(envs, to_host), demo, plan, weighing, capacity, example)
+
+    def evaluate(agent: PyTree) -> Float[np.ndarray, "seeds episodes"]:
+        return evaluate_returns(judged, to_host(solver.actor(agent)), options.evaluation_episodes, 0)
+
+    def close() -> None:
+        envs.close()
+        judged.close()
+
+    returns = demos.returns()
+    demo_return = None if returns is None else float(returns.mean())
+    return Control(
+        control_task, demos.content_hash(), demo_return, clipped, statistics, solver, ledger, loop, evaluate, close
+    )
+
+
+def _example(task: ControlTask) -> Transition:
+    """One row of experience."""
+    obs, no = jnp.zeros((1, task.obs_dim), jnp.float32), jnp.zeros(1, bool)
+    action = jnp.zeros((1, *task.action_shape), jnp.int32 if task.discrete else jnp.float32)
+    return Transition(obs, action, jnp.ones(1, jnp.float32), obs, no)
+
+
+def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray, np.ndarray, int]:
+    """Observations and actions as networks see them, after checking that they belong to the task."""
+    obs = demos.observations.reshape(len(demos.observations), -1).astype(np.float32)
+    if obs.shape[1] != task.obs_dim:
+        raise InputError(
+            f"the demos have {obs.shape[1]} observation dimensions and {task.name} has {task.obs_dim}; versions of a "
+            "task differ (Ant: 27 in v4, 105 in v5; Humanoid: 376 and 348), so use the version that made the demos."
+        )
+    if demos.actions.shape[1:] != task.action_shape:
+        raise InputError(
+            f"the demos have actions of shape {demos.actions.shape[1:]}, {task.name} {task.action_shape}."
+        )
+    action, clipped = from_env_actions(task, demos.actions)
+    if clipped and strict:
+        raise InputError(
+            f"{clipped} of {demos.actions.size} entries of the demonstrated actions lie outside the action space of "
+            f"{task.name}; leave --strict away to clip them."
+        )
+    return obs, action.astype(np.int32) if task.discrete else action, clipped

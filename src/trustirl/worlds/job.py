@@ -1,0 +1,76 @@
+"""A fully resolved question (`Experiment`), and the same made ready to run (`Job`), whatever the world."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trustirl.core.errors import InputError, unknown_name
+from trustirl.core.types import Metrics, TrainState
+from trustirl.irl.loop import Loop
+from trustirl.rollouts.ledger import Ledger
+
+Row = dict[str, Any]
+Groups = Mapping[str, Any]
+"""Default settings by group: frozen dataclasses such as an algorithm's or a solver's configuration."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """`config.json` holds it and `resume` asks it again."""
+
+    algorithm: str
+    task: str
+    task_args: dict[str, Any]
+    demos: str
+    demo_episodes: int | None
+    seeds: int
+    steps: int
+    settings: dict[str, dict[str, Any]]  # every setting by group, for example "algorithm_config"
+
+    def config(self) -> dict[str, Any]:
+        """What config.json says: the groups stand beside the rest."""
+        plain = asdict(self)
+        return plain | plain.pop("settings")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], groups: Groups, where: Path) -> "Experiment":
+        """The experiment of a run folder, if this version knows exactly its settings."""
+        names = {field.name for field in fields(cls)} - {"settings"}
+        wanted = names | groups.keys()
+        settings: dict[str, Any] = {name: config.get(name) for name in groups}
+        same = config.keys() == wanted and all(
+            isinstance(settings[name], dict) and settings[name].keys() == {field.name for field in fields(default)}
+            for name, default in groups.items()
+        )
+        if not same:
+            raise InputError(f"{where}/config.json was written by another version of trustirl; use that version.")
+        return cls(**{name: config[name] for name in names}, settings=settings)
+
+
+class Job(NamedTuple):
+    """What running an experiment needs to know of its world."""
+
+    loop: Loop
+    iterations: int  # reward updates
+    evaluate_every: int
+    checkpoint_every: int
+    ledger: Ledger
+    observe: Callable[[TrainState, Metrics], Mapping[str, np.ndarray]]  # columns with one value per seed
+    finish: Callable[[TrainState, list[Row], float, Path], None]  # writes what is known only at the end
+    facts: dict[str, Any]  # for the manifest: what was used
+    close: Callable[[], None] = lambda: None
+
+
+def settle(groups: Groups, given: Mapping[str, Any], what: str) -> dict[str, dict[str, Any]]:
+    """Every setting of every group, with the given ones in place of the defaults."""
+    known = {field.name for default in groups.values() for field in fields(default)}
+    for name in given:
+        if name not in known:
+            raise unknown_name(f"setting of {what},", name, known)
+    return {
+        group: asdict(replace(default, **{name: given[name] for name in asdict(default) if name in given}))
+        for group, default in groups.items()
+    }

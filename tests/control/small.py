@@ -1,0 +1,51 @@
+"""Small control experiments that tests share."""
+
+from typing import Any
+
+import numpy as np
+
+from trustirl.demos.schema import Demos
+from trustirl.experiment import setting_groups
+from trustirl.worlds.job import Experiment, settle
+
+SETTINGS: dict[str, Any] = {
+    "steps_per_iteration": 80,
+    "envs": 2,
+    "rounds": 2,
+    "batch": 16,
+    "reward_batch": 8,
+    "reference": 8,
+    "warmup": 20,
+    "reward_width": 8,
+    "reward_depth": 1,
+    "width": 8,
+    "depth": 1,
+    "backend": "sync",
+    "evaluation_episodes": 2,
+    "evaluate_every": 1,
+    "checkpoint_every": 1,
+}
+
+
+def cartpole_demo() -> Demos:
+    rng = np.random.default_rng(0)
+    return Demos.from_numpy(rng.normal(size=(60, 4)), rng.integers(2, size=60), [30, 60], [True, False])
+
+
+def pendulum_demo() -> Demos:
+    rng = np.random.default_rng(1)
+    return Demos.from_numpy(rng.normal(size=(60, 3)), rng.uniform(-2, 2, (60, 1)))
+
+
+def experiment(algorithm: str = "piro", task: str = "CartPole-v1", seeds: int = 2, **changes: Any) -> Experiment:
+    """Two reward updates."""
+    return Experiment(
+        algorithm=algorithm,
+        task=task,
+        task_args={},
+        demos="",
+        demo_episodes=None,
+        seeds=seeds,
+        steps=260,
+        settings=settle(setting_groups(algorithm, task), SETTINGS | changes, algorithm),
+    )

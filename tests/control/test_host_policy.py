@@ -1,0 +1,138 @@
+"""Policies outside JAX are the same functions as inside it."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from trustirl.core.records import Solver
+from trustirl.learned import ControlPolicy, host_policies, make_solver
+from trustirl.rl.config import SolverConfig
+from trustirl.rollouts.policy import HostPolicy, Policies
+from trustirl.tasks.control import Spaces
+
+OBS, ACTIONS, SEEDS = 5, 3, 3
+BOUND = np.ones(ACTIONS, np.float32)
+CONTINUOUS = Spaces(
+    name="box", obs_dim=OBS, action_dim=ACTIONS, discrete=False, action_low=-BOUND, action_high=3 * BOUND
+)
+DISCRETE = Spaces(name="choice", obs_dim=OBS, action_dim=ACTIONS, discrete=True)
+MEAN, STD = np.array([0.0, 1.0, -2.0, 3.0, 0.5]), np.array([1.0, 0.5, 2.0, 0.0, 1e-9])  # two constant columns
+
+
+class Case(NamedTuple):
+    spaces: Spaces
+    solver: Solver
+    actors: Any
+    policies: Policies
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        (CONTINUOUS, {}),
+        (CONTINUOUS, {"depth": 1, "layer_norm": True}),
+        (DISCRETE, {"critics": 1}),
+        (DISCRETE, {"critics": 3, "temperature": 0.05}),
+        (DISCRETE, {"critics": 2, "layer_norm": True, "temperature": 0.7}),
+    ],
+    ids=["sac", "shallow sac", "one critic", "three critics", "layer norm"],
+)
+def case(request: pytest.FixtureRequest) -> Case:
+    return trained(*request.param)
+
+
+def trained(spaces: Spaces, settings: dict[str, Any]) -> Case:
+    """Actors as after training: every parameter has moved, those of norms too, and log_std reaches its limits."""
+    config = SolverConfig(**{"width": 16, **settings})
+    solver = make_solver(spaces, config, MEAN, STD)
+    keys = jax.vmap(jax.random.key)(jnp.arange(SEEDS))
+    actors = jax.jit(jax.vmap(lambda key: solver.actor(solver.init(key))))(keys)
+    random = np.random.default_rng(0)
+    moved = jax.tree.map(lambda x: x + random.normal(0, 0.2, x.shape).astype(np.float32), actors)
+    return Case(spaces, solver, moved, host_policies(moved, config, MEAN, STD))
+
+
+def one(actors: Any, seed: int) -> Any:
+    return jax.tree.map(lambda x: x[seed], actors)
+
+
+def observations(count: int = 200) -> np.ndarray:
+    """Ordinary ones and some that are clipped."""
+    random = np.random.default_rng(1)
+    return (random.normal(size=(count, OBS)) * random.choice([1, 30], (count, 1))).astype(np.float32)
+
+
+def test_the_mode_is_the_solvers(case: Case) -> None:
+    _, solver, actors, policies = case
+    obs = observations()
+    for seed in range(SEEDS):
+        expected = solver.mode(one(actors, seed), jnp.asarray(obs))
+        np.testing.assert_allclose(policies.of(seed).mode(obs), expected, atol=1e-5)
+    assert not np.array_equal(policies.of(0).mode(obs), policies.of(1).mode(obs))
+
+
+def test_density_of_what_is_drawn_is_the_solvers(case: Case) -> None:
+    """The distribution by the solver's own log density, the action by the formula that turns noise into it."""
+    spaces, solver, actors, policies = case
+    actor, policy, obs = one(actors, 0), policies.of(0), jnp.asarray(observations())
+    noise = policy.noise(np.random.default_rng(2), len(obs))
+    if spaces.discrete:
+        choices = jnp.broadcast_to(jnp.arange(ACTIONS), (len(obs), ACTIONS)).T
+        logits = jax.vmap(lambda action: solver.log_prob(actor, obs, action))(choices).T
+        expected = jnp.argmax(logits + noise, axis=-1)
+    else:
+        inputs = np.clip((obs - MEAN) / np.where(STD > 1e-6, STD, 1), -10, 10).astype(np.float32)
+        distribution = actor(jnp.asarray(inputs))
+        assert (distribution.log_std == 2).any()
+        expected = jnp.tanh(distribution.mean + jnp.exp(distribution.log_std) * noise)
+    np.testing.assert_allclose(policy.act(np.asarray(obs), noise), expected, atol=2e-5)
+
+
+def test_drawn_actions_are_distributed_as_the_solvers(case: Case) -> None:
+    spaces, solver, actors, policies = case
+    count, policy = 40_000, policies.of(0)
+    obs = np.repeat(observations(1), count, axis=0)
+    mine = policy.act(obs, policy.noise(np.random.default_rng(3), count))
+    theirs = np.asarray(solver.act(one(actors, 0), jnp.asarray(obs), jax.random.key(4)))
+    if spaces.discrete:
+        mine, theirs = np.eye(ACTIONS)[mine], np.eye(ACTIONS)[theirs]
+    for moment in (1, 2):
+        difference = (mine.astype(float) ** moment).mean(axis=0) - (theirs.astype(float) ** moment).mean(axis=0)
+        assert np.abs(difference).max() < 5 * np.sqrt(2 / count)  # entries lie within [-1, 1]
+
+
+def test_alone_or_in_a_batch(case: Case) -> None:
+    spaces, _, _, policies = case
+    policy, obs = policies.of(0), observations()
+    noise = policy.noise(np.random.default_rng(5), len(obs))
+    np.testing.assert_allclose(np.stack([policy.mode(row) for row in obs]), policy.mode(obs), atol=1e-5)
+    alone = [policy.act(row, drawn) for row, drawn in zip(obs, noise, strict=True)]
+    np.testing.assert_allclose(np.stack(alone), policy.act(obs, noise), atol=1e-5)
+    assert alone[0].dtype == (np.int32 if spaces.discrete else np.float32)
+    assert alone[0].shape == spaces.action_shape
+
+
+def test_a_policy_follows_its_weights() -> None:
+    policies = trained(CONTINUOUS, {}).policies
+    policy, obs = HostPolicy(policies.design, policies.weights[0]), observations()
+    before = policy.mode(obs)
+    policies.weights[0] = policies.weights[1]
+    np.testing.assert_array_equal(policy.mode(obs), policies.of(1).mode(obs))
+    assert not np.array_equal(policy.mode(obs), before)
+
+
+def test_predict_is_the_policy_that_was_evaluated() -> None:
+    policies = trained(CONTINUOUS, {}).policies
+    policy, obs = ControlPolicy(policies.of(0), CONTINUOUS), observations(4)
+    likeliest, state = policy.predict(obs, deterministic=True)
+    assert state is None
+    np.testing.assert_allclose(likeliest, 1 + 2 * policies.of(0).mode(obs), atol=1e-6)
+    alone, _ = policy.predict(obs[0], deterministic=True)
+    np.testing.assert_allclose(alone, likeliest[0], atol=1e-5)
+    drawn, again = (policy.predict(obs)[0] for _ in range(2))
+    assert not np.array_equal(drawn, again)
+    named, _ = policy.predict({"b": obs[:, 2:], "a": obs[:, :2]}, deterministic=True)
+    np.testing.assert_array_equal(named, likeliest)

@@ -1,0 +1,242 @@
+"""Runs on Gymnasium tasks as a person meets them: files, policy, reward, resume after any end, the NaN guard."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import trustirl as ti
+from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo
+from trustirl.irl.store import RunFolder
+
+DEMOS = {"CartPole-v1": cartpole_demo, "Pendulum-v1": pendulum_demo}
+
+
+def hopper_demo() -> ti.Demos:
+    rng = np.random.default_rng(2)
+    return ti.Demos.from_numpy(rng.normal(size=(60, 11)), rng.uniform(-1, 1, (60, 3)))
+
+
+def metrics(path: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+
+@pytest.fixture(scope="module", params=["CartPole-v1", "Pendulum-v1"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
+    demos = DEMOS[request.param]()
+    return ti.train("piro", request.param, demos, seeds=2, steps=260, out=tmp_path_factory.mktemp("run"), **SETTINGS)
+
+
+def test_a_run_leaves_its_files_and_counts_its_steps(run: ti.Run) -> None:
+    names = ["config", "manifest", "metrics", "summary", "checkpoints", "reward", "policy", "tb", "report"]
+    assert {file.stem for file in run.path.iterdir()} >= set(names)
+    rows = metrics(run.path)
+    assert [row["env_steps"] for row in rows if row["seed"] == 0] == [100, 180, 260]
+    assert {"return_mean", "return_std", "gap", "drift", "mu", "q", "entropy", "critic_loss"} <= rows[-1].keys()
+    assert run.summary["returns"] == [row["return_mean"] for row in rows[-2:]]
+    assert run.summary["env_steps"]["train"] == 2 * 260
+    assert run.summary["env_steps"]["evaluation"] > 0
+    assert "gymnasium" in json.loads((run.path / "manifest.json").read_text())["task_versions"]
+    assert list((run.path / "tb" / "seed-1").iterdir())
+
+
+def test_policy_and_reward_speak_numpy(run: ti.Run) -> None:
+    env = gym.make(run.config["task"])
+    obs, _ = env.reset(seed=0)
+    action, state = run.policy.predict(obs, deterministic=True)
+    assert state is None
+    assert env.action_space.contains(action) or env.action_space.contains(int(action))
+    batch = np.stack([obs, 2 * obs, -obs])
+    actions, _ = run.policy.predict(batch)
+    assert actions.shape == (3, *np.shape(action))
+    rewards = run.reward(batch, actions, batch, np.array([False, False, True]))
+    assert isinstance(rewards, np.ndarray)
+    alone = [run.reward(o, a, o, t) for o, a, t in zip(batch, actions, [False, False, True], strict=True)]
+    np.testing.assert_allclose(rewards, alone, rtol=1e-5, atol=1e-5)
+    loaded = ti.load(run.path)
+    np.testing.assert_array_equal(ti.load_reward(run.path)(batch, actions), run.reward(batch, actions))
+    np.testing.assert_array_equal(
+        loaded.policy.predict(batch, deterministic=True)[0], run.policy.predict(batch, None, None, True)[0]
+    )
+    assert not np.array_equal(run.rewards[0](batch, actions), run.rewards[1](batch, actions))
+    with pytest.raises(ti.InputError, match="dimensions"):
+        run.policy.predict(np.zeros(7))
+
+
+def test_a_wrapped_environment_pays_the_learned_reward(run: ti.Run) -> None:
+    env = run.reward.wrap(gym.make(run.config["task"]))
+    obs, _ = env.reset(seed=1)
+    env.action_space.seed(1)
+    for _ in range(200):
+        action = env.action_space.sample()
+        after, reward, terminated, truncated, info = env.step(action)
+        assert reward == pytest.approx(float(run.reward(obs, action, after, terminated)))
+        assert isinstance(info["true_reward"], float)
+        if terminated or truncated:
+            break
+        obs = after
+    if terminated:  # what follows an end in mode T2 is paid at once, g/(1-g) times
+        plain = float(run.reward(obs, action, after, False))
+        assert abs(reward - plain) > 1e-3
+
+
+def test_an_interrupted_run_saves_and_resumes_to_the_same_metrics(run: ti.Run, tmp_path: Path) -> None:
+    """A signal in the middle of an iteration: it is finished, saved, and the exit says how to go on."""
+    task = run.config["task"]
+    asked = False
+
+    def make(**arguments: Any) -> gym.Env:
+        return Nudge(gym.make(task, **arguments))
+
+    class Nudge(gym.Wrapper):
+        def step(self, action: Any) -> Any:
+            nonlocal asked
+            if not asked and sum(1 for _ in (tmp_path / "run" / "metrics.jsonl").open()) >= 2:
+                asked = True
+                os.kill(os.getpid(), signal.SIGTERM)
+            return self.env.step(action)
+
+    make.__name__ = task
+    with pytest.raises(ti.Interrupted, match=r"stopped after \d of 2 .*trustirl resume"):
+        ti.train("piro", make, DEMOS[task](), seeds=2, steps=260, out=tmp_path / "run", **SETTINGS)
+    assert not (tmp_path / "run" / "summary.json").exists()
+    ti.resume(tmp_path / "run")
+    assert metrics(tmp_path / "run") == metrics(run.path)
+    once, again = (json.loads((path / "summary.json").read_text()) for path in (run.path, tmp_path / "run"))
+    assert again["env_steps"] == once["env_steps"]
+
+
+def test_checkpoints_that_do_not_fit_are_refused(run: ti.Run, tmp_path: Path) -> None:
+    def broken(name: str) -> Path:
+        copy = tmp_path / name
+        shutil.copytree(run.path, copy)
+        (copy / "summary.json").unlink()
+        return copy
+
+    cut = broken("cut")
+    file = max((cut / "checkpoints").glob("0*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(ti.InputError, match="is damaged"):
+        ti.resume(cut)
+    other = broken("other")
+    config = RunFolder(other).config()
+    config["plan"]["batch"] = 17
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ti.InputError, match="belongs to another config"):
+        ti.resume(other)
+    newer = broken("newer")
+    pointer = json.loads((newer / "checkpoints" / "latest.json").read_text())
+    (newer / "checkpoints" / "latest.json").write_text(json.dumps(pointer | {"format_version": 99}))
+    with pytest.raises(ti.InputError, match="has format 99"):
+        ti.resume(newer)
+    for folder in (cut, other, newer):
+        assert metrics(folder) == metrics(run.path)  # nothing lost
+
+
+class Poisoned(gym.Wrapper):
+    """An environment whose observations turn into NaN."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        obs, *rest = self.env.step(action)
+        self.steps += 1
+        return (obs * np.nan if self.steps > 450 else obs), *rest
+
+
+def test_an_environment_that_returns_nan_stops_the_run(tmp_path: Path) -> None:
+    def poisoned() -> gym.Env:
+        return Poisoned(gym.make("Pendulum-v1"))
+
+    with pytest.raises(ti.NumericalError, match="NaN or infinite observation"):
+        ti.train("piro", poisoned, pendulum_demo(), steps=2020, out=tmp_path / "run", **SETTINGS)
+    assert metrics(tmp_path / "run")  # what was good before is still there
+    assert (tmp_path / "run" / "checkpoints" / "latest.json").exists()
+
+
+def test_a_loss_that_explodes_stops_the_run_and_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        ti.NumericalError, match=r"(policy|critic|actor|q|reward|gap).* became (nan|inf|-inf) at iteration"
+    ):
+        ti.train(
+            "ml-irl", "Pendulum-v1", pendulum_demo(), steps=260, learning_rate=1e30, out=tmp_path / "a", **SETTINGS
+        )
+    with pytest.raises(ti.NumericalError, match=r"became (nan|inf|-inf) at iteration 1 of seed 0"):
+        ti.train(
+            "ml-irl", "Pendulum-v1", pendulum_demo(), steps=260, reward_step=1e38, out=tmp_path / "b", **SETTINGS
+        )
+    assert {row["iteration"] for row in metrics(tmp_path / "b")} == {0}
+    assert RunFolder(tmp_path / "b").has_checkpoint()
+
+
+def command(task: str, demos: Path, out: Path, cache: Path) -> subprocess.Popen[bytes]:
+    """`trustirl train` or, where a run was begun, `trustirl resume`, in a process of its own."""
+    settings = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    settings = [text.replace("=True", "") for text in settings]
+    begin = ["train", "piro", "--task", task, "--demos", str(demos), "--steps", "340", "--out", str(out), *settings]
+    begun = (out / "config.json").exists() and (out / "manifest.json").exists() and (out / "metrics.jsonl").exists()
+    words = ["resume", str(out)] if begun else [*begin, "--overwrite"]
+    env = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+        "JAX_PLATFORMS": "cpu",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "trustirl", *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    _, complaint = process.communicate(timeout=300)
+    assert process.returncode == 0, complaint.decode()
+
+
+def survives_kills(task: str, demos: ti.Demos, kills: int, tmp_path: Path) -> None:
+    """kill -9 at random moments, resume each time: the metrics equal those of a run left in peace."""
+    demos.save_npz(tmp_path / "demos.npz")
+    whole, broken, cache = tmp_path / "whole", tmp_path / "broken", tmp_path / "cache"
+    finish(command(task, tmp_path / "demos.npz", whole, cache))  # fills the cache, so that resumed runs start fast
+    began = time.monotonic()
+    finish(command(task, tmp_path / "demos.npz", tmp_path / "timed", cache))
+    usual = time.monotonic() - began
+    moments = random.Random(0)
+    done = 0
+    while done < kills:
+        process = command(task, tmp_path / "demos.npz", broken, cache)
+        time.sleep(moments.uniform(0.2, 1.0) * usual)
+        if process.poll() == 0:  # it was finished already: begin again
+            assert metrics(broken) == metrics(whole)
+            shutil.rmtree(broken)
+            continue
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        done += 1
+    if not (broken / "summary.json").exists():
+        finish(command(task, tmp_path / "demos.npz", broken, cache))
+    assert metrics(broken) == metrics(whole) == metrics(tmp_path / "timed")
+
+
+def test_kill_9_loses_nothing(tmp_path: Path) -> None:
+    survives_kills("CartPole-v1", cartpole_demo(), 2, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["CartPole-v1", "Pendulum-v1", "Hopper-v4"])
+def test_kill_9_at_twenty_random_moments_loses_nothing(task: str, tmp_path: Path) -> None:
+    if task == "Hopper-v4":
+        pytest.importorskip("mujoco")
+    demos = hopper_demo() if task == "Hopper-v4" else DEMOS[task]()
+    survives_kills(task, demos, 20, tmp_path)

@@ -1,0 +1,57 @@
+"""The tables in README and docs say what the measured results say."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+STUDY = "results/control-first/results.json"
+
+
+def tables(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "benchmarks" / "tables.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A repository with one table."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("before\n<!-- table:learning control-first -->\n<!-- /table -->\nafter\n")
+    (tmp_path / STUDY).parent.mkdir(parents=True)
+    shutil.copy(ROOT / STUDY, tmp_path / STUDY)
+    return tmp_path
+
+
+def test_committed_tables_are_current():
+    checked = tables("--check")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_changed_number_is_noticed_and_written(copy):
+    assert tables("--root", copy).returncode == 0
+    assert tables("--root", copy, "--check").returncode == 0
+    rows = json.loads((copy / STUDY).read_text())
+    rows[0]["returns"] = [1234.0] * 5
+    (copy / STUDY).write_text(json.dumps(rows))
+    checked = tables("--root", copy, "--check")
+    assert checked.returncode != 0
+    assert "README.md" in checked.stdout
+    assert "1,234" not in (copy / "README.md").read_text()
+    assert tables("--root", copy).returncode == 0
+    text = (copy / "README.md").read_text()
+    assert "1,234" in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["<!-- table:learning control-first -->\n", "<!-- table:other x -->\n<!-- /table -->"]
+)
+def test_a_broken_marker_is_an_error(copy, text):
+    (copy / "README.md").write_text(text)
+    assert tables("--root", copy, "--check").returncode != 0
