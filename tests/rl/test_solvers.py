@@ -30,6 +30,7 @@ from tests.rl.batches import (
 from trustirl.core.errors import InputError
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
+from trustirl.rl.config import SolverConfig
 
 UPDATES = 5
 solvers = pytest.mark.parametrize("name", ["sac", "softq"])
@@ -226,7 +227,7 @@ def test_a_batch_without_successors_is_refused(name: str) -> None:
 
 
 @solvers
-def test_the_policy_that_acts_is_an_average_of_policies(name: str) -> None:
+def test_the_outcome_is_an_average_of_policies(name: str) -> None:
     """average <- average + share * (newest - average) after every update."""
     share, newest = 0.25, "actor" if name == "sac" else "critic"
     solver, agent = make(name, {"averaging": share}), agent_of(name)
@@ -236,5 +237,20 @@ def test_the_policy_that_acts_is_an_average_of_policies(name: str) -> None:
     expected = jax.tree.map(
         lambda old, new: (1 - share) * old + share * new, agent.average, getattr(improved, newest)
     )
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), solver.actor(improved), expected)
-    assert differs(solver.actor(improved), getattr(improved, newest))
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), solver.outcome(improved), expected)
+    assert differs(solver.outcome(improved), solver.actor(improved))
+    assert not differs(solver.actor(improved), getattr(improved, newest))
+
+
+def test_annealing_lets_the_steps_shrink_to_their_share() -> None:
+    """Adam's first steps have the size of the learning rate; the tenth of ten is a tenth as large."""
+    config = SolverConfig(learning_rate=1e-2, annealing=0.1)
+    gradient, sizes = jnp.ones(3), []
+    for adam in (config.adam(10), config.adam(None)):
+        state, steps = adam.init(gradient), []
+        for _ in range(11):
+            step, state = adam.update(gradient, state)
+            steps.append(float(-step[0]))
+        sizes.append(steps)
+    np.testing.assert_allclose(sizes[0], 1e-2 * np.linspace(1, 0.1, 11), rtol=1e-4)
+    np.testing.assert_allclose(sizes[1], 1e-2, rtol=1e-4)

@@ -25,13 +25,14 @@ class Solver(NamedTuple):
 
     `improve(agent, draw, reward, key)` makes its updates in one scan; each draws a minibatch with `draw(key)` and
     labels it with `reward` as it reads, so no reward is ever stored. `actor(agent)` is the part of the agent that
-    acting needs: `act(actor, obs, key)` samples actions, `mode(actor, obs)` takes the most likely ones; continuous
-    actions lie in [-1, 1].
+    acting needs, and `outcome(agent)` the one to evaluate and keep (the same, or an average of the latest ones):
+    `act(actor, obs, key)` samples actions, `mode(actor, obs)` takes the most likely; continuous ones lie in [-1, 1].
     """
 
     init: Callable[[Array], PyTree]
     improve: Callable[[PyTree, DrawBatch, Reward, Array], tuple[PyTree, Metrics]]
     actor: Callable[[PyTree], PyTree]
+    outcome: Callable[[PyTree], PyTree]
     act: Callable[[PyTree, Array, Array], Array]
     mode: Callable[[PyTree, Array], Array]
     log_prob: Callable[[PyTree, Array, Array], Array]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import optax
+
 from trustirl.core.errors import InputError
 
 
@@ -25,8 +27,10 @@ class SolverConfig:
     """g."""
     tau: float = 0.005
     """Share of the critic that enters the target critic after each update."""
+    annealing: float = 1.0
+    """The step sizes fall linearly to this share of themselves at the end of the run; 1 keeps them."""
     averaging: float = 1.0
-    """Share of the newest policy that enters the policy that acts after each update; 1: the newest acts alone."""
+    """Share of the newest policy in the average of policies that is evaluated and kept; 1: the newest alone."""
     temperature: float = 0.2
     """Weight of the policy's entropy; where it is learned, the first one."""
     learn_temperature: bool = False
@@ -39,10 +43,18 @@ class SolverConfig:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if not 0.0 <= self.discount < 1.0:
             raise InputError(f"the discount must lie in [0, 1), got {self.discount}.")
-        if not 0.0 < self.averaging <= 1.0:
-            raise InputError(f"averaging must lie in (0, 1], got {self.averaging}.")
+        for name in ("averaging", "annealing"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise InputError(f"{name} must lie in (0, 1], got {getattr(self, name)}.")
         for name in ("learning_rate", "temperature", "tau"):
             if not 0.0 < getattr(self, name) < float("inf"):
                 raise InputError(
                     f"the {name.replace('_', ' ')} must be positive and finite, got {getattr(self, name)}."
                 )
+
+    def adam(self, run_updates: int | None, learning_rate: float | None = None) -> optax.GradientTransformation:
+        """Adam for a run of so many updates, as far as that is known."""
+        first = self.learning_rate if learning_rate is None else learning_rate
+        if run_updates is None or self.annealing == 1.0:
+            return optax.adam(first)
+        return optax.adam(optax.linear_schedule(first, self.annealing * first, run_updates))

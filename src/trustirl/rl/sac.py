@@ -38,7 +38,7 @@ class SacState(eqx.Module):
     """The agent: networks, temperature and optimiser states, arrays only."""
 
     actor: GaussianActor
-    average: GaussianActor  # of the actors so far, the latest weighing most: it acts
+    average: GaussianActor  # of the actors so far, the latest weighing most
     critic: QEnsemble
     target_critic: QEnsemble
     log_temperature: Float[Array, ""]
@@ -55,6 +55,7 @@ def sac(
     obs_std: ArrayLike | None = None,
     updates: int = 1000,
     termination: Termination = "T2",
+    run_updates: int | None = None,
     critic_loss: CriticLoss | None = None,
     prior_log_prob: PriorLogProb | None = None,
 ) -> Solver:
@@ -64,9 +65,7 @@ def sac(
     """
     standardise = standardiser(obs_mean, obs_std)
     loss_of_critic = critic_loss or squared_bellman_error
-    adam = optax.adam(config.learning_rate)
-    own_rate = config.actor_learning_rate
-    actor_adam = optax.adam(config.learning_rate if own_rate is None else own_rate)
+    adam, actor_adam = config.adam(run_updates), config.adam(run_updates, config.actor_learning_rate)
 
     def init(key: Array) -> SacState:
         actor_key, critic_key = jax.random.split(key)
@@ -170,7 +169,8 @@ def sac(
     return Solver(
         init,
         improve,
-        actor=lambda agent: agent.average,
+        actor=lambda agent: agent.actor,
+        outcome=lambda agent: agent.average,
         act=lambda actor, obs, key: policy(actor, obs).sample(key),
         mode=lambda actor, obs: policy(actor, obs).mode(),
         log_prob=lambda actor, obs, action: policy(actor, obs).log_prob(action),

@@ -39,7 +39,7 @@ class SoftQState(eqx.Module):
     """The agent: critics and optimiser state, arrays only."""
 
     critic: DiscreteQEnsemble
-    average: DiscreteQEnsemble  # of the critics so far, the latest weighing most: it acts
+    average: DiscreteQEnsemble  # of the critics so far, the latest weighing most
     target_critic: DiscreteQEnsemble
     critic_optimizer: PyTree
 
@@ -52,6 +52,7 @@ def softq(
     obs_std: ArrayLike | None = None,
     updates: int = 1000,
     termination: Termination = "T2",
+    run_updates: int | None = None,
     critic_loss: CriticLoss | None = None,
     prior_log_prob: PriorLogProbs | None = None,
 ) -> Solver:
@@ -66,7 +67,7 @@ def softq(
     standardise = standardiser(obs_mean, obs_std)
     loss_of_critic = critic_loss or squared_bellman_error
     temperature = config.temperature
-    adam = optax.adam(config.learning_rate)
+    adam = config.adam(run_updates)
 
     def init(key: Array) -> SoftQState:
         critic = DiscreteQEnsemble(
@@ -136,7 +137,8 @@ def softq(
     return Solver(
         init,
         improve,
-        actor=lambda agent: agent.average,
+        actor=lambda agent: agent.critic,
+        outcome=lambda agent: agent.average,
         act=lambda critic, obs, key: policy(critic, obs).sample(key),
         mode=lambda critic, obs: policy(critic, obs).mode(),
         log_prob=lambda critic, obs, action: policy(critic, obs).log_prob(action),

@@ -152,7 +152,12 @@ def build(
     statistics = obs.mean(axis=0), np.maximum(obs.std(axis=0), 1e-2)
     absorb = options.termination == "T2"
     solver = make_solver(
-        control_task, config, *statistics, updates=plan.updates, termination="T2" if absorb else "T0"
+        control_task,
+        config,
+        *statistics,
+        updates=plan.updates,
+        termination="T2" if absorb else "T0",
+        run_updates=plan.updates * plan.rounds * (iterations(experiment.steps, plan) + 1),
     )
     weighing = Weighing(control_task.horizon, config.discount, plan.discounted, absorb)
     time, ends = demos.time_in_episode(), demos.episode_ends - 1
@@ -181,7 +186,7 @@ def build(
     loop = control_loop(algorithm, solver, Practice(envs, to_host), demo, plan, weighing, capacity, example)
 
     def evaluate(agent: PyTree) -> Float[np.ndarray, "seeds episodes"]:
-        return evaluate_returns(judged, to_host(solver.actor(agent)), options.evaluation_episodes, 0)
+        return evaluate_returns(judged, to_host(solver.outcome(agent)), options.evaluation_episodes, 0)
 
     def close() -> None:
         envs.close()

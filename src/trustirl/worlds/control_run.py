@@ -33,7 +33,7 @@ def control_job(
         return {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)} | seen
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
-        actors = parts.solver.actor(state.irl.policy)
+        actors = parts.solver.outcome(state.irl.policy)
         save_policies(path, actors, parts.task, config, *parts.statistics)
         card = {
             "action_inputs": options.reward_inputs == "state-action",
