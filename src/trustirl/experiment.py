@@ -156,6 +156,8 @@ def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
             start, done, spent, env_steps = folder.load_checkpoint(job.loop.blank(keys))
             began -= spent
             vars(job.ledger).update(env_steps)
+        for note in job.notes:
+            print(f"trustirl: {note}.", file=sys.stderr)
         folder.forget_metrics_after(done)
         board = Board(folder.path / "tb", experiment.seeds, done)
         with _progress(experiment, job) as show, _stop_signals() as stopped:

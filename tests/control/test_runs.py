@@ -47,7 +47,10 @@ def test_a_run_leaves_its_files_and_counts_its_steps(run: ti.Run) -> None:
     assert run.summary["returns"] == [row["return_mean"] for row in rows[-2:]]
     assert run.summary["env_steps"]["train"] == 2 * 260
     assert run.summary["env_steps"]["evaluation"] > 0
-    assert "gymnasium" in json.loads((run.path / "manifest.json").read_text())["task_versions"]
+    manifest = json.loads((run.path / "manifest.json").read_text())
+    assert "gymnasium" in manifest["task_versions"]
+    row = {"CartPole-v1": 4 * (4 + 4 + 1 + 1) + 1, "Pendulum-v1": 4 * (3 + 3 + 1 + 1) + 1}[run.config["task"]]
+    assert manifest["replay_bytes"] == 2 * 260 * row  # two observations, an action, a weight, a flag
     assert list((run.path / "tb" / "seed-1").iterdir())
 
 

@@ -84,6 +84,8 @@ class Control(NamedTuple):
     demo_hash: str
     demo_return: float | None  # the demonstrations' mean true return, where it is known
     clipped: int  # entries of demonstrated actions that lay outside the action space
+    replay_bytes: int
+    backend: str
     statistics: tuple[np.ndarray, np.ndarray]  # mean and deviation that standardise observations
     solver: Solver
     ledger: Ledger
@@ -147,7 +149,7 @@ def build(
     obs, action, clipped = _checked(demos, control_task, options.strict)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
     example = _example(control_task)
-    check_memory(experiment.seeds, capacity, example)
+    memory = check_memory(experiment.seeds, capacity, example)
 
     statistics = obs.mean(axis=0), np.maximum(obs.std(axis=0), 1e-2)
     absorb = options.termination == "T2"
@@ -195,7 +197,18 @@ def build(
     returns = demos.returns()
     demo_return = None if returns is None else float(returns.mean())
     return Control(
-        control_task, demos.content_hash(), demo_return, clipped, statistics, solver, ledger, loop, evaluate, close
+        task=control_task,
+        demo_hash=demos.content_hash(),
+        demo_return=demo_return,
+        clipped=clipped,
+        replay_bytes=memory,
+        backend=envs.backend,
+        statistics=statistics,
+        solver=solver,
+        ledger=ledger,
+        loop=loop,
+        evaluate=evaluate,
+        close=close,
     )
 
 

@@ -1,6 +1,7 @@
 """Runs on Gymnasium tasks: what is evaluated on the way and written at the end."""
 
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import gymnasium as gym
@@ -55,12 +56,22 @@ def control_job(
         }
         write_json(path / "summary.json", summary)
 
+    versions = dict(parts.task.versions)
+    if parts.backend == "envpool":  # it brings a simulator of its own
+        versions = {"gymnasium": versions["gymnasium"], "envpool": version("envpool")}
     facts = {
         "demo_hash": parts.demo_hash,
         "clipped_actions": parts.clipped,
-        "task_versions": dict(parts.task.versions),
+        "task_versions": versions,
+        "backend": parts.backend,
         "horizon": parts.task.horizon,
+        "replay_bytes": parts.replay_bytes,
     }
+    notes = [f"the replay will take up to {parts.replay_bytes / 2**20:,.0f} MiB of memory"]
+    if parts.clipped:
+        notes.append(
+            f"{parts.clipped} entries of the demonstrated actions lay outside the action space and were clipped"
+        )
     return Job(
         loop=parts.loop,
         iterations=updates,
@@ -70,5 +81,6 @@ def control_job(
         observe=observe,
         finish=finish,
         facts=facts,
+        notes=tuple(notes),
         close=parts.close,
     )
