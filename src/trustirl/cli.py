@@ -17,6 +17,7 @@ import tyro
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError, TrustIRLError, unknown_name
+from trustirl.demos.schema import DemoChoice
 from trustirl.experiment import Preset, resume, setting_groups, train
 from trustirl.report.page import write_report
 from trustirl.run import Run
@@ -43,6 +44,8 @@ class TrainOptions:
     """An .npz file; or packaged: the task's own expert (exactly, or --demo-episodes of it)."""
     demo_episodes: int | None = None
     """How many demonstration episodes to use."""
+    demo_choice: DemoChoice = "first"
+    """Which: the first ones of the file, the longest, or those of the highest recorded return."""
     seeds: int = 1
     """Independent repetitions, run at once."""
     steps: int | None = None

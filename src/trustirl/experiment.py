@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError, Interrupted, unknown_name
 from trustirl.core.precision import double_precision
-from trustirl.demos.schema import Demos
+from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.board import Board
 from trustirl.irl.guard import check_finite
 from trustirl.irl.loop import iterate, seed_keys
@@ -49,6 +49,7 @@ def train(
     demos: Demos | str | Path = "packaged",
     *,
     demo_episodes: int | None = None,
+    demo_choice: DemoChoice = "first",
     seeds: int = 1,
     steps: int | None = None,
     out: str | Path | None = None,
@@ -83,6 +84,7 @@ def train(
             task_args=resolved_arguments(name, task_args) if exact else dict(task_args or {}),
             demos=str(folder.path / "demos.npz") if isinstance(demos, Demos) else str(demos),
             demo_episodes=demo_episodes,
+            demo_choice=demo_choice,
             seeds=seeds,
             steps=steps or (EXACT_STEPS if exact else CONTROL_STEPS)[preset],
             settings=resolved,

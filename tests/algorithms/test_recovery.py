@@ -20,6 +20,7 @@ def learn(algorithm: str, task: str, steps: int, demo_episodes: int | None = Non
         task_args={},
         demos="packaged",
         demo_episodes=demo_episodes,
+        demo_choice="first",
         seeds=1,
         steps=steps,
         settings={

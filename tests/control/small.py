@@ -45,6 +45,7 @@ def experiment(algorithm: str = "piro", task: str = "CartPole-v1", seeds: int = 
         task_args={},
         demos="",
         demo_episodes=None,
+        demo_choice="first",
         seeds=seeds,
         steps=260,
         settings=settle(setting_groups(algorithm, task), SETTINGS | changes, algorithm),

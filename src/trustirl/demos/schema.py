@@ -6,7 +6,7 @@ import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +17,8 @@ from trustirl.core.errors import InputError
 from trustirl.core.files import write_bytes
 from trustirl.core.mdp import MDP
 from trustirl.core.types import Transition
+
+DemoChoice = Literal["first", "longest", "best"]
 
 
 @dataclass(frozen=True)
@@ -110,17 +112,22 @@ class Demos:
         """Number of episodes."""
         return len(self.episode_ends)
 
-    def take(self, episodes: int) -> "Demos":
-        """The first `episodes` episodes."""
+    def take(self, episodes: int, choice: DemoChoice = "first") -> "Demos":
+        """So many episodes: the first ones, the longest, or those of the highest return, in the order of the data."""
         if not 1 <= episodes <= len(self):
             raise InputError(f"asked for {episodes} demo episodes of {len(self)}; choose between 1 and {len(self)}.")
-        stop = self.episode_ends[episodes - 1]
+        lengths = np.diff(self.episode_ends, prepend=0)
+        merit = {"first": np.zeros(len(self)), "longest": lengths, "best": self.returns()}[choice]
+        if merit is None:
+            raise InputError("these demos hold no rewards, so nobody knows the best; take the first or the longest.")
+        chosen = np.sort(np.argsort(-merit, kind="stable")[:episodes])
+        steps = np.isin(np.repeat(np.arange(len(self)), lengths), chosen)
         return Demos(
-            self.observations[:stop],
-            self.actions[:stop],
-            self.episode_ends[:episodes],
-            self.terminated[:episodes],
-            None if self.rewards is None else self.rewards[:stop],
+            self.observations[steps],
+            self.actions[steps],
+            np.cumsum(lengths[chosen]),
+            self.terminated[chosen],
+            None if self.rewards is None else self.rewards[steps],
         )
 
     def returns(self) -> Float[np.ndarray, " episodes"] | None:

@@ -145,7 +145,7 @@ def build(
     control_task = make_control_task(task or experiment.task, experiment.task_args)
     demos = demos or Demos.from_npz(experiment.demos)
     if experiment.demo_episodes is not None:
-        demos = demos.take(experiment.demo_episodes)
+        demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
     obs, action, clipped = _checked(demos, control_task, options.strict)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
     example = _example(control_task)

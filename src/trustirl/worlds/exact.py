@@ -69,7 +69,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
         demos = Demos.from_npz(experiment.demos)
     if experiment.demo_episodes is not None:
         episodes = experiment.demo_episodes
-        demos = demos.take(episodes) if demos else sampled_demos(task, expert, episodes)
+        demos = demos.take(episodes, experiment.demo_choice) if demos else sampled_demos(task, expert, episodes)
     if demos:
         demo, demo_hash = tabular_measure(demos, mdp), demos.content_hash()
         mdp = started_like(demos, mdp)

@@ -9,6 +9,7 @@ import numpy as np
 
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.types import Metrics, TrainState
+from trustirl.demos.schema import DemoChoice
 from trustirl.irl.loop import Loop
 from trustirl.rollouts.ledger import Ledger
 
@@ -26,6 +27,7 @@ class Experiment:
     task_args: dict[str, Any]
     demos: str
     demo_episodes: int | None
+    demo_choice: DemoChoice
     seeds: int
     steps: int
     settings: dict[str, dict[str, Any]]  # every setting by group, for example "algorithm_config"
