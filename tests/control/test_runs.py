@@ -239,7 +239,5 @@ def test_kill_9_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["CartPole-v1", "Pendulum-v1", "Hopper-v4"])
 def test_kill_9_at_twenty_random_moments_loses_nothing(task: str, tmp_path: Path) -> None:
-    if task == "Hopper-v4":
-        pytest.importorskip("mujoco")
     demos = hopper_demo() if task == "Hopper-v4" else DEMOS[task]()
     survives_kills(task, demos, 20, tmp_path)

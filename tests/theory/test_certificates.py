@@ -87,7 +87,8 @@ def inexact_quantities(world: World, noise: jax.Array) -> dict[str, jax.Array]:
     return {
         "delta": delta,
         "distance": jnp.sum(jnp.abs(rho_best - rho_sloppy)),
-        "distance_bound": jnp.sqrt(2 * constant * delta),
+        # Delta is a difference of two values, known to their rounding only; the root makes that visible.
+        "distance_bound": jnp.sqrt(2 * constant * (delta + 8 * jnp.finfo(float).eps * jnp.abs(best.value).max())),
         "error": exact.surrogate(mdp, rho, sloppy, new) - likelihood(new),
         "error_bound": quadratic_error(new - old, constant, delta),
         "promised": gain,
@@ -99,7 +100,7 @@ def inexact_quantities(world: World, noise: jax.Array) -> dict[str, jax.Array]:
 def test_certificate_for_inexact_policies(world: World, seed: int, size: float) -> None:
     noise = size * np.random.default_rng(seed).normal(size=world.reward.shape)
     q = {name: float(value) for name, value in inexact_quantities(world, jnp.asarray(noise)).items()}
-    assert q["distance"] <= q["distance_bound"] + 1e-5  # the root of what rounding does to delta
+    assert q["distance"] <= q["distance_bound"] + 1e-6
     assert q["error"] <= q["error_bound"] + 1e-8
     assert q["gained"] >= q["promised"] - 1e-8
 
