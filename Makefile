@@ -24,6 +24,10 @@ $(VENV)/box2d: $(VENV)/installed
 	  || { echo "box2d-py could not be built: it needs a C++ compiler, for example g++."; exit 1; }
 	touch $@
 
+$(VENV)/envpool: $(VENV)/installed
+	$(INSTALL) --editable '.[envpool]'
+	touch $@
+
 $(VENV)/bench: $(VENV)/installed
 	$(INSTALL) --editable '.[bench]'
 	touch $@
@@ -34,7 +38,8 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(RUN)/python -m pytest -n $(WORKERS) -m "not slow" --durations=10
 
-test-all: $(VENV)/installed
+# With what the quick set-up leaves out, so that no test is skipped for want of a package.
+test-all: $(VENV)/installed $(VENV)/box2d $(VENV)/envpool
 	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --durations=20
 
 lint: $(VENV)/installed
