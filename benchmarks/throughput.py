@@ -46,6 +46,7 @@ def time_ours(sizes: str, seeds: int, updates: int | None) -> Row:
     import jax.numpy as jnp
 
     from trustirl.core.buffer import add, draw, empty_buffer
+    from trustirl.core.compiling import compiler_options
     from trustirl.core.types import Transition
     from trustirl.nets.rewards import network_reward_factory
     from trustirl.rl.config import SolverConfig
@@ -70,7 +71,7 @@ def time_ours(sizes: str, seeds: int, updates: int | None) -> Row:
 
     keys = jax.random.split(jax.random.key(0), seeds)
     agent, reward, replay = start(keys, seen)
-    jitted: Any = eqx.filter_jit(improve)
+    jitted: Any = eqx.filter_jit(improve, compiler_options=compiler_options())
     begin = time.perf_counter()
     compiled = jitted.lower(agent, reward, replay, keys).compile()
     compile_seconds = time.perf_counter() - begin
