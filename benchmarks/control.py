@@ -11,10 +11,12 @@ import csv
 import gzip
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from trustirl.report.runs import read_run
+from trustirl.report.stability import stability
 
 CURVE = ("iteration", "env_steps", "seconds", "return_mean", "return_std", "gap", "drift", "mu")
 
@@ -25,11 +27,12 @@ def row_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         json.loads((folder / f"{name}.json").read_text()) for name in ("config", "manifest", "summary")
     )
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    seeds = range(config["seeds"])
-    curves = [np.array([row["return_mean"] for row in metrics if row["seed"] == seed]) for seed in seeds]
-    steps = np.array([row["env_steps"] for row in metrics if row["seed"] == 0])
-    expert = summary["expert_return"]
-    goal = None if expert is None else summary["random_return"] + 0.9 * (expert - summary["random_return"])
+    run = read_run(folder)
+    columns = run.metrics.columns
+    seeds = [
+        stability(steps, returns, run.summary)
+        for steps, returns in zip(columns["env_steps"], columns["return_mean"], strict=True)
+    ]
     row = {
         "algorithm": config["algorithm"],
         "task": config["task"],
@@ -37,10 +40,10 @@ def row_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "demo_episodes": config["demo_episodes"],
         "steps": config["steps"],
         "returns": [round(value, 1) for value in summary["returns"]],
-        "expert_return": expert,
+        "expert_return": summary["expert_return"],
         "random_return": summary["random_return"],
-        "drawdown": [round(float((np.maximum.accumulate(curve) - curve).max()), 1) for curve in curves],
-        "steps_to_90": [first_step(steps, curve, goal) for curve in curves],
+        "drawdown": [round(seed.drawdown, 1) for seed in seeds],
+        "steps_to_90": [int(seed.steps_to_90) if math.isfinite(seed.steps_to_90) else None for seed in seeds],
         "env_steps": summary["env_steps"],
         "wall_seconds": summary["wall_seconds"],
         "updates_per_second": summary["updates_per_second"],
@@ -50,12 +53,6 @@ def row_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "settings": {name: config[name] for name in ("algorithm_config", "solver", "plan", "control")},
     }
     return row, metrics
-
-
-def first_step(steps: np.ndarray, curve: np.ndarray, goal: float | None) -> int | None:
-    """The first evaluated step at which the return reached the goal."""
-    reached = np.zeros(len(curve), bool) if goal is None else curve >= goal
-    return int(steps[reached.argmax()]) if reached.any() else None
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
