@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
-from trustirl.core.compiling import compiler_options
+from trustirl.core.compiling import compiled
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, sample
 from trustirl.core.records import Algorithm, Solver
@@ -148,7 +148,7 @@ def control_loop(
         new, metrics = algorithm.update_reward(irl, data, key)
         return strongly_typed(new), metrics | {"drift": drift(new.reward, irl.reward, data.reference)}
 
-    @eqx.filter_jit(compiler_options=compiler_options())
+    @compiled
     @eqx.filter_vmap
     def improve(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
         irl, metrics = algorithm.improve(irl, lambda k: draw(replay, k, plan.batch), key)
