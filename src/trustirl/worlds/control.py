@@ -143,13 +143,18 @@ def open_stage(
     solver: Solver,
     to_host: Callable[[PyTree], Policies],
     kept: type[Any] = Steps,
+    contest: bool = False,
 ) -> Stage:
-    """Open the environments of a run."""
+    """Open the environments of a run.
+
+    In a `contest` all seeds are judged on the same episodes, others than those on which imitators of the winner are.
+    """
     envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination)
     judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend)
 
     def evaluate(agents: PyTree) -> Float[np.ndarray, "seeds episodes"]:
-        return evaluate_returns(judged, to_host(solver.outcome(agents)), options.evaluation_episodes, 0)
+        policies, root = to_host(solver.outcome(agents)), int(contest)
+        return evaluate_returns(judged, policies, options.evaluation_episodes, root, alike=contest)
 
     def close() -> None:
         envs.close()
