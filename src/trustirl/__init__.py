@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustIRLError
     from trustirl.core.precision import double_precision
     from trustirl.demos import Demos
-    from trustirl.experiment import resume, train
+    from trustirl.experiment import resume, train, train_expert
     from trustirl.run import LearnedReward, Run, load, load_reward
     from trustirl.tasks.registry import TASKS
 
@@ -28,6 +28,7 @@ _HOMES = {
     "load_reward": "trustirl.run",
     "resume": "trustirl.experiment",
     "train": "trustirl.experiment",
+    "train_expert": "trustirl.experiment",
 }
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "load_reward",
     "resume",
     "train",
+    "train_expert",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The command line: `trustirl train | resume | report`. Exit codes: 0 success, 2 bad input, 3 numerical failure."""
+"""The command line, `trustirl COMMAND ...`. Exit codes: 0 success, 2 bad input, 3 numerical failure."""
 
 import contextlib
 import io
@@ -18,14 +18,16 @@ import tyro
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError, TrustIRLError, unknown_name
 from trustirl.demos.schema import DemoChoice
-from trustirl.experiment import Preset, resume, setting_groups, train
+from trustirl.experiment import Preset, expert_groups, resume, setting_groups, train, train_expert
 from trustirl.report.page import write_report
 from trustirl.run import Run
+from trustirl.worlds.job import Groups
 
 USAGE = f"""\
 usage: trustirl COMMAND ...
 
   train ALGO --task TASK   learn a reward and a policy from demonstrations (add --help for its settings)
+  expert TASK              train an expert on the true reward and record its demonstrations
   resume RUN               continue an interrupted run
   report RUN [-o FILE]     draw a run's page again
 
@@ -54,6 +56,22 @@ class TrainOptions:
     """Folder of the run; runs/TASK-ALGO if not given."""
     preset: Preset = "tuned"
     """smoke: just enough to see it work; paper: the paper's values; tuned: ours."""
+    overwrite: bool = False
+    """Replace a run that --out already holds."""
+
+
+@dataclass(frozen=True)
+class ExpertQuestion:
+    """The expert."""
+
+    task_args: tuple[str, ...] = ()
+    """Parameters of the task as name=value, for example enable_wind=true."""
+    seeds: int = 1
+    """Independent repetitions, run at once; the best of them in the last evaluation is the expert."""
+    steps: int | None = None
+    """Environment steps per seed; the task's preset if not given."""
+    out: Path | None = None
+    """Folder of the run, with demos.npz and card.json; runs/TASK-expert if not given."""
     overwrite: bool = False
     """Replace a run that --out already holds."""
 
@@ -89,7 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _dispatch(arguments: list[str]) -> None:
-    commands: dict[str, Callable[[list[str]], None]] = {"train": _train, "resume": _resume, "report": _report}
+    commands: dict[str, Callable[[list[str]], None]] = {
+        "train": _train,
+        "expert": _expert,
+        "resume": _resume,
+        "report": _report,
+    }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
     elif arguments[0] == "--version":
@@ -108,12 +131,27 @@ def _train(arguments: list[str]) -> None:
     groups = dict(setting_groups(name, _task_in(rest)))
     if "exact" in groups:
         groups["exact"] = replace(groups["exact"], compare=True)  # at the command line, people want to look
+    _announce(train(name, **_asked(TrainOptions, groups, rest, f"trustirl train {name}")))
+
+
+def _expert(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return
+    task, *rest = arguments
+    run = train_expert(task, **_asked(ExpertQuestion, expert_groups(task), rest, f"trustirl expert {task}"))
+    _announce(run)
+    print(f"demonstrations: {run.path / 'demos.npz'} (return {run.summary['demo_return']:.2f})")
+
+
+def _asked(question: type[Any], groups: Groups, arguments: list[str], program: str) -> dict[str, Any]:
+    """The question and every setting, as keyword arguments."""
     parts = [(group, type(default), field(default=default)) for group, default in groups.items()]
-    parsed = _parse(make_dataclass("Train", [("question", TrainOptions), *parts]), rest, f"trustirl train {name}")
+    parsed = _parse(make_dataclass("Asked", [("question", question), *parts]), arguments, program)
     options = vars(parsed.question) | {"task_args": dict(map(_name_and_value, parsed.question.task_args))}
     for group in groups:
         options |= vars(getattr(parsed, group))
-    _announce(train(name, **options))
+    return options
 
 
 def _task_in(arguments: list[str]) -> str:

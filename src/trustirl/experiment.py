@@ -30,16 +30,18 @@ from trustirl.irl.store import RunFolder
 from trustirl.report.page import write_report
 from trustirl.run import Run, load
 from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
-from trustirl.worlds import control
+from trustirl.worlds import control, expert
 from trustirl.worlds.control_run import control_job
 from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.exact_run import exact_job
+from trustirl.worlds.expert_run import expert_job
 from trustirl.worlds.job import Experiment, Groups, Job, Row, settle
 
 Preset = Literal["smoke", "paper", "tuned"]
 Task = str | gym.Env | Callable[..., gym.Env]
 EXACT_STEPS = {"smoke": 20, "paper": 200, "tuned": 200}
 CONTROL_STEPS = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
+EXPERT = "expert"  # stands for an algorithm in the files of a run that trains one
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
 
 
@@ -68,14 +70,11 @@ def train(
     """
     if preset not in EXACT_STEPS:
         raise unknown_name("preset", preset, EXACT_STEPS)
-    for name, number in (("seeds", seeds), ("steps", steps)):
-        if number is not None and number < 1:
-            raise InputError(f"{name} must be at least 1, got {number}.")
+    _check_counts(seeds=seeds, steps=steps)
     exact, name = is_exact(task), task_name(task)
     resolved = settle(setting_groups(algorithm, task), settings, algorithm)
     with _precision(exact):
-        folder = RunFolder(Path(out) if out else Path("runs") / f"{name.replace('/', '-')}-{algorithm}")
-        folder.check_free(overwrite)
+        folder = _free_folder(out, name, algorithm, overwrite)
         if exact:
             make_task(name, task_args)  # complains about bad arguments
         experiment = Experiment(
@@ -96,6 +95,42 @@ def train(
         return _run(experiment, job, folder)
 
 
+def train_expert(
+    task: Task,
+    *,
+    seeds: int = 1,
+    steps: int | None = None,
+    out: str | Path | None = None,
+    task_args: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train an expert on a Gymnasium task's true reward, record its demonstrations and write the run to `out`.
+
+    The expert, `run.policy`, is the seed with the highest mean true return in the last evaluation. Its deterministic
+    episodes are `demos.npz`; `card.json` says where they come from. Any setting of the solver and the schedule can be
+    given by name; the defaults, `steps` among them, are the task's preset.
+    """
+    _check_counts(seeds=seeds, steps=steps)
+    groups, name = expert_groups(task, task_args), task_name(task)
+    resolved = settle(groups, settings, "an expert")
+    folder = _free_folder(out, name, EXPERT, overwrite)
+    experiment = Experiment(
+        algorithm=EXPERT,
+        task=name,
+        task_args=dict(task_args or {}),
+        demos="",
+        demo_episodes=None,
+        demo_choice="first",
+        seeds=seeds,
+        steps=steps or expert.preset(task, task_args)["steps"],
+        settings=resolved,
+    )
+    job = expert_job(experiment, task)
+    folder.begin(experiment.config(), _manifest(experiment, job))
+    return _run(experiment, job, folder)
+
+
 def resume(path: str | Path, task: Task | None = None) -> Run:
     """Continue a run from its newest checkpoint; the result equals that of an uninterrupted run.
 
@@ -108,10 +143,15 @@ def resume(path: str | Path, task: Task | None = None) -> Run:
         raise InputError(f"the run in {path} is finished; its page is {folder.path / 'report.html'}.")
     config = folder.config()
     algorithm, name = str(config.get("algorithm")), str(config.get("task"))
-    experiment = Experiment.from_config(config, setting_groups(algorithm, task or name), folder.path)
+    groups = (
+        expert_groups(task or name, config.get("task_args"))
+        if algorithm == EXPERT
+        else setting_groups(algorithm, task or name)
+    )
+    experiment = Experiment.from_config(config, groups, folder.path)
     with _precision(is_exact(task or name)):
         job = _job(experiment, task or name)
-        if folder.manifest()["demo_hash"] != job.facts["demo_hash"]:
+        if folder.manifest().get("demo_hash") != job.facts.get("demo_hash"):
             job.close()
             raise InputError(f"the demos {experiment.demos} have changed since the run began; restore them.")
         return _run(experiment, job, folder)
@@ -142,12 +182,33 @@ def setting_groups(algorithm: str, task: Task) -> Groups:
     return control.groups(algorithm)
 
 
+def expert_groups(task: Task, task_args: Mapping[str, Any] | None = None) -> Groups:
+    """Every setting of an expert on a task, by group, with the task's preset as default."""
+    if is_exact(task):
+        raise InputError(f"{task} has an exact expert already: train on it with `--demos packaged`.")
+    return expert.groups(expert.preset(task, task_args))
+
+
 def _precision(exact: bool) -> AbstractContextManager[None]:
     """Exact solutions need float64, networks do not."""
     return double_precision() if exact else nullcontext()
 
 
+def _check_counts(**counts: int | None) -> None:
+    for name, number in counts.items():
+        if number is not None and number < 1:
+            raise InputError(f"{name} must be at least 1, got {number}.")
+
+
+def _free_folder(out: str | Path | None, task: str, algorithm: str, overwrite: bool) -> RunFolder:
+    folder = RunFolder(Path(out) if out else Path("runs") / f"{task.replace('/', '-')}-{algorithm}")
+    folder.check_free(overwrite)
+    return folder
+
+
 def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
+    if experiment.algorithm == EXPERT:
+        return expert_job(experiment, task)
     return exact_job(experiment, demos) if is_exact(task) else control_job(experiment, demos, task)
 
 
@@ -180,7 +241,7 @@ def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
                     folder.save_checkpoint(state, iteration, time.perf_counter() - began, job.ledger.counts)
                 if stopped() and not last:
                     raise Interrupted(
-                        f"stopped after {iteration} of {job.iterations} reward updates and saved; continue with "
+                        f"stopped after {iteration} of {job.iterations} iterations and saved; continue with "
                         f"`trustirl resume {folder.path}`."
                     )
         board.close()
@@ -208,9 +269,10 @@ def _manifest(experiment: Experiment, job: Job) -> dict[str, Any]:
     """Where and with what a run was made."""
     packages = ("trustirl", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium")
     called = Path(sys.argv[0]).name == "trustirl"
+    function = "train_expert" if experiment.algorithm == EXPERT else "train"
     return {
         "format_version": 1,
-        "command": " ".join(["trustirl", *sys.argv[1:]]) if called else "trustirl.train",
+        "command": " ".join(["trustirl", *sys.argv[1:]]) if called else f"trustirl.{function}",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "platform": platform.platform(),

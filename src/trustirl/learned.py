@@ -31,13 +31,15 @@ from trustirl.tasks.control import Spaces
 FORMAT_VERSION = 1
 
 
-def make_solver(spaces: Spaces, config: SolverConfig, mean: np.ndarray, std: np.ndarray, **slots: Any) -> Solver:
-    """The solver for a task's kind of actions, on observations standardised by frozen statistics."""
+def make_solver(
+    spaces: Spaces, config: SolverConfig, mean: np.ndarray | None, std: np.ndarray | None, **slots: Any
+) -> Solver:
+    """The solver for a task's kind of actions, on observations standardised by frozen statistics if there are any."""
     return (softq if spaces.discrete else sac)(spaces.obs_dim, spaces.action_dim, config, mean, std, **slots)
 
 
 def host_policies(
-    actors: GaussianActor | DiscreteQEnsemble, config: SolverConfig, mean: np.ndarray, std: np.ndarray
+    actors: GaussianActor | DiscreteQEnsemble, config: SolverConfig, mean: np.ndarray | None, std: np.ndarray | None
 ) -> Policies:
     """The actors of all seeds, as they act outside JAX: the same functions as the solver's `mode` and `act`."""
     discrete = isinstance(actors, DiscreteQEnsemble)
@@ -45,14 +47,16 @@ def host_policies(
     parameters = jax.device_get(jax.tree.leaves(eqx.filter(net, eqx.is_array)))
     if not discrete:
         parameters = [array[:, None] for array in parameters]  # an ensemble of one
-    seeds, deviation = len(parameters[0]), np.asarray(std, np.float32)
-    statistics = np.asarray(mean, np.float32), np.where(deviation > CONSTANT, deviation, np.float32(1))
+    seeds, obs_dim = len(parameters[0]), parameters[0].shape[-1]
+    deviation = np.asarray(np.ones(obs_dim) if std is None else std, np.float32)
+    shift = np.asarray(np.zeros(obs_dim) if mean is None else mean, np.float32)
+    statistics = shift, np.where(deviation > CONSTANT, deviation, np.float32(1))
     design = Design(
         discrete,
         tuple(array.shape[1:] for array in parameters),
         len(net.layers),
         config.temperature,
-        OBS_LIMIT,
+        np.inf if mean is None else OBS_LIMIT,
         (LOG_STD_MIN, LOG_STD_MAX),
     )
     columns = [np.broadcast_to(array, (seeds, *array.shape)) for array in statistics]
@@ -152,10 +156,15 @@ class RewardReplaced(gym.Wrapper):
 
 
 def save_policies(
-    folder: Path, actors: PyTree, spaces: Spaces, config: SolverConfig, mean: np.ndarray, std: np.ndarray
+    folder: Path,
+    actors: PyTree,
+    spaces: Spaces,
+    config: SolverConfig,
+    mean: np.ndarray | None,
+    std: np.ndarray | None,
 ) -> None:
     """Write the actors of all seeds and the card that says how to rebuild them."""
-    statistics = {"obs_mean": np.asarray(mean), "obs_std": np.asarray(std)}
+    statistics = {} if mean is None or std is None else {"obs_mean": np.asarray(mean), "obs_std": np.asarray(std)}
     write_arrays(folder / "policy.safetensors", tree_to_arrays(actors) | statistics)
     write_json(folder / "policy.json", _card(spaces) | {"solver": asdict(config), "seeds": _seeds(actors)})
 
@@ -165,7 +174,7 @@ def load_policies(folder: Path) -> list[ControlPolicy]:
     card, file = read_json(folder / "policy.json"), folder / "policy.safetensors"
     arrays = read_arrays(file)
     try:
-        spaces, statistics = _spaces(card), (arrays.pop("obs_mean"), arrays.pop("obs_std"))
+        spaces, statistics = _spaces(card), (arrays.pop("obs_mean", None), arrays.pop("obs_std", None))
         config, seeds = SolverConfig(**card["solver"]), int(card["seeds"])
         solver = make_solver(spaces, config, *statistics)
     except (KeyError, TypeError, ValueError) as error:

@@ -77,12 +77,14 @@ class Run:
 
     @property
     def policy(self) -> Any:
-        """The first seed's policy."""
-        return self.policies[0]
+        """The first seed's policy; of an expert's run, the expert."""
+        return self.policies[self.summary.get("expert_seed", 0)]
 
     @property
     def reward(self) -> Any:
         """The first seed's reward."""
+        if not self.rewards:
+            raise InputError(f"{self.path} holds an expert, which follows the true reward and learned none.")
         return self.rewards[0]
 
 
@@ -94,7 +96,7 @@ def load(path: str | Path) -> Run:
         policies: list[Any] = learned.load_policies(folder)
     else:
         policies = [TabularPolicy(table) for table in read_arrays(folder / "policy.safetensors")["log_prob"]]
-    return Run(folder, config, summary, policies, load_rewards(folder))
+    return Run(folder, config, summary, policies, [] if "expert_seed" in summary else load_rewards(folder))
 
 
 def load_reward(path: str | Path) -> Any:

@@ -396,6 +396,14 @@ def test_fixed_horizon_at_the_horizon_itself(length: int) -> None:
     assert (reward, terminated, truncated) == (6, False, True)
 
 
+def test_seeds_that_compete_are_judged_on_the_same_episodes() -> None:
+    still = linear(np.zeros((2, 3)), np.zeros(2), 3, discrete=False)
+    with host.evaluation_envs(make_control_task("Pendulum-v1"), 3, 2, Ledger(), "sync") as envs:
+        returns = evaluate_returns(envs, still, 2, 0, alike=True)
+        np.testing.assert_array_equal(returns, returns[:1].repeat(3, axis=0))
+        assert len(np.unique(evaluate_returns(envs, still, 2, 0))) == 6
+
+
 @pytest.mark.parametrize("backend", ["sync", "async"])
 def test_t3_gives_all_episodes_the_same_length(backend: Backend) -> None:
     rollout = roll(counter(2, 5), 10, backend, termination="T3")

@@ -44,7 +44,7 @@ class TrainState(eqx.Module):
     """The loop's state: a reward with the policy that follows it, and the measures of that policy."""
 
     irl: IrlState
-    data: RewardData
+    data: PyTree  # RewardData; None where no reward is learned
     key: Array
     iteration: Integer[Array, "..."]
     replay: PyTree = None  # past experience, where a policy learns from samples

@@ -1,5 +1,7 @@
 """Stops a run at the first number that is not finite, and names it."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,7 @@ def check_finite(irl: IrlState, metrics: Metrics, iteration: int) -> None:
 
     An optimiser may begin with an infinity of its own (L-BFGS does), so there only NaN counts.
     """
-    optimizer, rest = irl.optimizer, eqx.tree_at(lambda state: state.optimizer, irl, None)
+    optimizer, rest = irl.optimizer, replace(irl, optimizer=None)
     calm = jax.tree.map(lambda x: jnp.where(jnp.isinf(x), 0.0, x), _floats(optimizer))
     tree = (metrics, {"optimizer": calm}, rest)
     flags = np.asarray(_finite(tree))

@@ -1,5 +1,6 @@
 """The loop's two functions where experience is sampled: environments on the host, updates on the device."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -13,18 +14,18 @@ from trustirl.core.buffer import Buffer, add, draw, empty_buffer
 from trustirl.core.compiling import compiled
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, sample
-from trustirl.core.records import Algorithm, Solver
+from trustirl.core.records import Algorithm, DrawBatch, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, TrainState, Transition
 from trustirl.irl.loop import Loop, strongly_typed
 from trustirl.irl.terms import drift, gap
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How experience is gathered and used."""
+class Schedule:
+    """How experience is gathered and what the policy makes of it."""
 
     steps_per_iteration: int = 5000
-    """Environment steps per seed between two reward updates."""
+    """Environment steps per seed and iteration."""
     envs: int = 5
     """Environments per seed."""
     rounds: int = 10
@@ -33,22 +34,14 @@ class Plan:
     """Policy updates per environment step."""
     batch: int = 256
     """Pairs per policy minibatch."""
-    reward_batch: int = 1000
-    """Expert pairs, and as many of the learner's, per reward minibatch."""
-    reference: int = 256
-    """Expert pairs, and as many of the learner's, on which drift is measured."""
-    extra_steps: int = 0
-    """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
     warmup: int = 1000
     """Random steps per seed before the first update."""
     replay: int | None = None
     """Most steps per seed that are remembered; by default all."""
-    discounted: bool = False
-    """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
 
     def __post_init__(self) -> None:
-        """Refuse a plan that cannot be carried out."""
-        for name in ("steps_per_iteration", "envs", "rounds", "batch", "reward_batch", "reference", "warmup"):
+        """Refuse a schedule that cannot be kept."""
+        for name in ("steps_per_iteration", "envs", "rounds", "batch", "warmup"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.steps_per_iteration % (self.rounds * self.envs):
@@ -58,8 +51,6 @@ class Plan:
             )
         if not self.update_ratio > 0:
             raise InputError(f"update_ratio must be positive, got {self.update_ratio}.")
-        if self.extra_steps < 0 or self.extra_steps % self.envs:
-            raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
         if self.replay is not None and self.replay < self.steps_per_iteration:
             raise InputError(f"replay must hold an iteration's {self.steps_per_iteration} steps, got {self.replay}.")
 
@@ -67,6 +58,29 @@ class Plan:
     def updates(self) -> int:
         """Policy updates per round."""
         return max(1, round(self.update_ratio * self.steps_per_iteration / self.rounds))
+
+
+@dataclass(frozen=True)
+class Plan(Schedule):
+    """The same where a reward is learned too: an iteration begins with its update."""
+
+    reward_batch: int = 1000
+    """Expert pairs, and as many of the learner's, per reward minibatch."""
+    reference: int = 256
+    """Expert pairs, and as many of the learner's, on which drift is measured."""
+    extra_steps: int = 0
+    """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
+    discounted: bool = False
+    """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that cannot be carried out."""
+        super().__post_init__()
+        for name in ("reward_batch", "reference"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.extra_steps < 0 or self.extra_steps % self.envs:
+            raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
 
 
 class Steps(NamedTuple):
@@ -86,11 +100,71 @@ class Collector(Protocol):
     def fresh(self, iteration: int, purpose: Literal["train", "reward"]) -> None:
         """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
 
-    def collect(self, actor: PyTree | None, steps: int) -> Steps:
+    def collect(self, actor: PyTree | None, steps: int) -> PyTree:
         """Go on for `steps` steps in every environment; `actor` is that of all seeds, without one at random.
 
-        Noise derives from the run's seeds, the iteration, the purpose and the calls since `fresh`.
+        Returns arrays [steps, seeds, envs, ...], for a learner of rewards `Steps`. Noise derives from the run's
+        seeds, the iteration, the purpose and the calls since `fresh`.
         """
+
+
+class Rounds(NamedTuple):
+    """Practice of all seeds: its beginning, and the rounds of an iteration with a key per round and seed."""
+
+    initial: Callable[[Array], tuple[IrlState, Buffer]]
+    practise: Callable[[IrlState, Buffer, Sequence[Array], int], tuple[IrlState, Buffer, list[PyTree], Metrics]]
+
+
+def rounds_of_practice(
+    init: Callable[[Array], IrlState],
+    improve: Callable[[IrlState, DrawBatch, Array], tuple[IrlState, Metrics]],
+    actor: Callable[[PyTree], PyTree],
+    collector: Collector,
+    schedule: Schedule,
+    rows: Callable[[PyTree], Transition],
+    capacity: int,
+    example: Transition,
+) -> Rounds:
+    """Collecting and policy updates in turn; `rows` makes rows of the replay, like `example`, of what was collected.
+
+    While the device makes the updates of one round, the host steps the environments of the next with the policy from
+    before them; the policy that acts is therefore one round behind the one that learns.
+    """
+    per_env = schedule.steps_per_iteration // (schedule.rounds * schedule.envs)
+
+    @eqx.filter_jit
+    @eqx.filter_vmap
+    def updated(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
+        irl, metrics = improve(irl, lambda k: draw(replay, k, schedule.batch), key)
+        return strongly_typed(irl), metrics
+
+    @eqx.filter_jit(donate="all")
+    @eqx.filter_vmap
+    def remember(replay: Buffer, steps: PyTree) -> Buffer:
+        return add(replay, rows(_flat(steps)))
+
+    @eqx.filter_jit
+    @eqx.filter_vmap
+    def initial(key: Array) -> tuple[IrlState, Buffer]:
+        return strongly_typed(init(key)), empty_buffer(capacity, example)
+
+    def practise(
+        irl: IrlState, replay: Buffer, keys: Sequence[Array], iteration: int
+    ) -> tuple[IrlState, Buffer, list[PyTree], Metrics]:
+        collector.fresh(iteration, "train")
+        if iteration == 0:
+            first = _by_seed(collector.collect(None, max(1, schedule.warmup // schedule.envs)))
+            replay = remember(replay, jax.tree.map(jnp.asarray, first))
+        acting, gathered = irl.policy, []
+        for update_keys in keys:
+            steps = _by_seed(collector.collect(actor(acting), per_env))
+            gathered.append(steps)
+            replay = remember(replay, jax.tree.map(jnp.asarray, steps))
+            acting = irl.policy
+            irl, metrics = updated(irl, replay, update_keys)
+        return irl, replay, gathered, metrics
+
+    return Rounds(initial, practise)
 
 
 class Weighing(NamedTuple):
@@ -134,13 +208,10 @@ def control_loop(
     capacity: int,
     example: Transition,
 ) -> Loop:
-    """Loop functions over all seeds: a reward step, then rounds of collecting and policy updates in turn.
-
-    While the device makes the updates of one round, the host steps the environments of the next with the policy from
-    before them; the policy that acts is therefore one round behind the one that learns. `example` is one row of
-    experience.
-    """
-    per_env = plan.steps_per_iteration // (plan.rounds * plan.envs)
+    """Loop functions over all seeds: a reward step, then rounds of practice; `example` is one row of experience."""
+    rounds = rounds_of_practice(
+        algorithm.init, algorithm.improve, solver.actor, collector, plan, _experience, capacity, example
+    )
 
     @eqx.filter_jit
     @eqx.filter_vmap
@@ -149,12 +220,6 @@ def control_loop(
         return strongly_typed(new), metrics | {"drift": drift(new.reward, irl.reward, data.reference)}
 
     @compiled
-    @eqx.filter_vmap
-    def improve(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
-        irl, metrics = algorithm.improve(irl, lambda k: draw(replay, k, plan.batch), key)
-        return strongly_typed(irl), metrics
-
-    @eqx.filter_jit
     @eqx.filter_vmap
     def measures(steps: Steps, reward: PyTree, key: Array) -> tuple[RewardData, Metrics]:
         return measured(reward, _flat(steps), key)
@@ -166,31 +231,11 @@ def control_loop(
         metrics = {"gap": gap(reward, demo, learner)}
         return RewardData(demo, learner, concat(expert, own)), metrics
 
-    @eqx.filter_jit(donate="all")
-    @eqx.filter_vmap
-    def remember(replay: Buffer, steps: Steps) -> Buffer:
-        return add(replay, _experience(steps))
-
-    @eqx.filter_jit
-    @eqx.filter_vmap
-    def initial(key: Array) -> tuple[IrlState, Buffer]:
-        return strongly_typed(algorithm.init(key)), empty_buffer(capacity, example)
-
     def practise(
         irl: IrlState, replay: Buffer, keys: Array, iteration: int
     ) -> tuple[IrlState, Buffer, RewardData, Metrics]:
-        collector.fresh(iteration, "train")
-        if iteration == 0:
-            first = _by_seed(collector.collect(None, max(1, plan.warmup // plan.envs)))
-            replay = remember(replay, jax.tree.map(jnp.asarray, first))
-        acting, gathered = irl.policy, []
         *round_keys, measure_keys = jax.vmap(lambda key: jax.random.split(key, plan.rounds + 1), out_axes=1)(keys)
-        for update_keys in round_keys:
-            steps = _by_seed(collector.collect(solver.actor(acting), per_env))
-            gathered.append(steps)
-            replay = remember(replay, jax.tree.map(jnp.asarray, steps))
-            acting = irl.policy
-            irl, metrics = improve(irl, replay, update_keys)
+        irl, replay, gathered, metrics = rounds.practise(irl, replay, round_keys, iteration)
         if plan.extra_steps:
             collector.fresh(iteration, "reward")
             gathered.append(_by_seed(collector.collect(solver.actor(irl.policy), plan.extra_steps // plan.envs)))
@@ -200,7 +245,7 @@ def control_loop(
 
     def start(keys: Array) -> tuple[TrainState, Metrics]:
         keys, init_keys, practice_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
-        irl, replay = initial(init_keys)
+        irl, replay = rounds.initial(init_keys)
         irl, replay, data, metrics = practise(irl, replay, practice_keys, 0)
         return TrainState(irl, data, keys, jnp.zeros(len(keys), int), replay), metrics
 
@@ -226,18 +271,17 @@ def control_loop(
     return Loop(start, step, blank)
 
 
-def _flat(steps: Steps) -> Steps:
+def _flat(steps: PyTree) -> Any:
     """Steps of one seed, [steps, envs, ...], as rows."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
 
 
 def _experience(steps: Steps) -> Transition:
     """Rows for the replay: everything a policy update reads, and no reward."""
-    flat = _flat(steps)
-    weight = jnp.ones(flat.terminated.shape, jnp.float32)
-    return Transition(flat.obs, flat.action, weight, flat.next_obs, flat.terminated)
+    weight = jnp.ones(steps.terminated.shape, jnp.float32)
+    return Transition(steps.obs, steps.action, weight, steps.next_obs, steps.terminated)
 
 
-def _by_seed(steps: Steps) -> Steps:
+def _by_seed(steps: PyTree) -> Any:
     """[steps, seeds, envs, ...] with the seed axis first, where vmap wants it."""
     return jax.tree.map(lambda x: np.ascontiguousarray(np.moveaxis(x, 1, 0)), steps)

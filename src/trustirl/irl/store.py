@@ -39,6 +39,7 @@ EXTRA_FILES = (
     "comparison.json",
     "certificate.json",
     "demos.npz",
+    "card.json",
 )
 
 

@@ -248,37 +248,41 @@ def _exact_sections(run: ExactRun) -> tuple[Section, ...]:
 
 
 def _control_sections(run: ControlRun) -> tuple[Section, ...]:
-    return (
-        _returns(run),
-        Section(
-            "gap",
-            "How far apart expert and learner are",
-            "How much more of the learned reward the demonstrations earn than the learner does. "
-            "Near zero, the reward can no longer tell the two apart.",
-            partial(figures.draw_gap, run),
-            absent="This run recorded no gap.",
-        ),
-        _trust(run),
-        Section(
-            "solver",
-            "How the policy learns",
-            "What the solver saw of itself at the end of each iteration. Values that run away, or an entropy "
-            "that collapses early, can explain a return that falls.",
-            partial(figures.draw_solver, run),
-            absent="This run recorded nothing about its policy solver.",
-        ),
+    return (_returns(run), *(() if run.trains_expert else (_gap(run), _trust(run))), _solver(run))
+
+
+def _gap(run: ControlRun) -> Section:
+    return Section(
+        "gap",
+        "How far apart expert and learner are",
+        "How much more of the learned reward the demonstrations earn than the learner does. "
+        "Near zero, the reward can no longer tell the two apart.",
+        partial(figures.draw_gap, run),
+        absent="This run recorded no gap.",
+    )
+
+
+def _solver(run: ControlRun) -> Section:
+    return Section(
+        "solver",
+        "How the policy learns",
+        "What the solver saw of itself at the end of each iteration. Values that run away, or an entropy "
+        "that collapses early, can explain a return that falls.",
+        partial(figures.draw_solver, run),
+        absent="This run recorded nothing about its policy solver.",
     )
 
 
 def _returns(run: RunFiles) -> Section:
     band = "between seeds" if len(run.seeds) > 1 else "between the episodes of one evaluation"
     known = math.isfinite(run.summary.expert_return)
-    goal = " It should rise to the dashed line, the expert's own return." if known else ""
+    seen = "from which an expert learns" if run.trains_expert else "which the learner never sees"
+    whose = "a published expert's return" if run.trains_expert else "the expert's own return"
+    goal = f" It should rise to the dashed line, {whose}." if known else ""
     return Section(
         "returns",
         "What the learner achieves",
-        f"The return under the true reward, which the learner never sees.{goal} "
-        f"The band is one standard deviation {band}.",
+        f"The return under the true reward, {seen}.{goal} The band is one standard deviation {band}.",
         partial(figures.draw_returns, run),
         absent="This run has no evaluation yet.",
     )

@@ -117,6 +117,11 @@ class RunFiles:
     metrics: Metrics
     summary: Summary
 
+    @property
+    def trains_expert(self) -> bool:
+        """Whether the true reward was what the run learned from."""
+        return self.algorithm == "expert"
+
 
 @dataclass(frozen=True, eq=False)
 class ExactRun(RunFiles):

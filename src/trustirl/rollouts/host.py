@@ -168,13 +168,15 @@ def evaluation_envs(
 
 
 def evaluate_returns(
-    envs: HostEnvs, policies: Policies, episodes: int, seed_root: int
+    envs: HostEnvs, policies: Policies, episodes: int, seed_root: int, alike: bool = False
 ) -> Float[np.ndarray, "seeds episodes"]:
     """True returns of full episodes that start the same way at every call, as many from every environment.
 
-    One episode per environment at a time, so short episodes are not seen more often than long ones.
+    One episode per environment at a time, so short episodes are not seen more often than long ones. Seeds that are to
+    be compared with each other start `alike`.
     """
-    starts = np.stack([episode_seeds(seed_root, seed, episodes, "evaluation") for seed in range(envs.seeds)])
+    places = [0 if alike else seed for seed in range(envs.seeds)]
+    starts = np.stack([episode_seeds(seed_root, place, episodes, "evaluation") for place in places])
     rounds = np.split(starts, episodes // envs.envs_per_seed, axis=1)
     return np.concatenate([envs.play(policies, round_) for round_ in rounds], axis=1)
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -245,5 +245,18 @@ def _reference(spec: EnvSpec | None) -> ReferenceReturns:
 def _versions(env: gym.Env) -> dict[str, str]:
     ancestry = " ".join(f"{cls.__module__}.{cls.__name__}" for cls in type(env.unwrapped).__mro__).lower()
     robotics = "gymnasium_robotics" in ancestry  # its mazes hide their MuJoCo environment inside
-    used = {"gymnasium": True, "mujoco": robotics or "mujoco" in ancestry, "gymnasium-robotics": robotics}
-    return {package: version(package) for package, needed in used.items() if needed}
+    used = {
+        "gymnasium": True,
+        "mujoco": robotics or "mujoco" in ancestry,
+        "gymnasium-robotics": robotics,
+        "box2d-py": "box2d" in ancestry,
+        "box2d": "box2d" in ancestry,  # the same by another name: one of the two is installed
+    }
+    return {package: found for package, needed in used.items() if needed and (found := _version(package))}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

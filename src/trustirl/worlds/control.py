@@ -44,7 +44,25 @@ SAMPLED: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class ControlOptions:
+class StageOptions:
+    """How environments are stepped, and how often a run is looked at."""
+
+    backend: Backend = "auto"
+    """How environments are stepped: in this process, in several, or by EnvPool."""
+    evaluate_every: int = 4
+    """Iterations between evaluations."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation and seed."""
+    checkpoint_every: int = 10
+    """Iterations between checkpoints."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be."""
+        at_least_one(self, "evaluate_every", "evaluation_episodes", "checkpoint_every")
+
+
+@dataclass(frozen=True)
+class ControlOptions(StageOptions):
     """What can be chosen on a Gymnasium task."""
 
     termination: Termination = "T2"
@@ -59,20 +77,11 @@ class ControlOptions:
     """Rewards stay within plus and minus this."""
     strict: bool = False
     """Refuse demonstrated actions outside the action space instead of clipping them."""
-    backend: Backend = "auto"
-    """How environments are stepped: in this process, in several, or by EnvPool."""
-    evaluate_every: int = 4
-    """Reward updates between evaluations."""
-    evaluation_episodes: int = 10
-    """Episodes per evaluation and seed."""
-    checkpoint_every: int = 10
-    """Reward updates between checkpoints."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be."""
-        for name in ("reward_width", "reward_depth", "evaluate_every", "evaluation_episodes", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        super().__post_init__()
+        at_least_one(self, "reward_width", "reward_depth")
         if not self.reward_bound > 0:
             raise InputError(f"reward_bound must be positive, got {self.reward_bound}.")
 
@@ -97,9 +106,9 @@ class Control(NamedTuple):
 class Practice:
     """Environments of all seeds, and the round of an iteration that they have reached."""
 
-    def __init__(self, envs: HostEnvs, to_host: Callable[[PyTree], Policies]) -> None:
-        """`to_host` fetches the policies of stacked actors from the device."""
-        self.envs, self._to_host = envs, to_host
+    def __init__(self, envs: HostEnvs, to_host: Callable[[PyTree], Policies], kept: type[Any] = Steps) -> None:
+        """`to_host` fetches the policies of stacked actors from the device; `kept` names what a learner may see."""
+        self.envs, self._to_host, self._kept = envs, to_host, kept
 
     def fresh(self, iteration: int, purpose: Purpose) -> None:
         """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
@@ -107,12 +116,51 @@ class Practice:
         self.envs.reset(np.stack(rows))
         self._iteration, self._purpose, self._round = iteration, purpose, 0
 
-    def collect(self, actor: PyTree | None, steps: int) -> Steps:
+    def collect(self, actor: PyTree | None, steps: int) -> Any:
         """Go on for `steps` steps in every environment; without an actor, at random."""
         policies = None if actor is None else self._to_host(actor)
         rollout = self.envs.rollout(policies, steps, self._purpose, self._iteration, self._round)
         self._round += 1
-        return Steps(rollout.obs, rollout.action, rollout.next_obs, rollout.terminated, rollout.time)
+        return self._kept(*(getattr(rollout, name) for name in self._kept._fields))
+
+
+class Stage(NamedTuple):
+    """Environments to practise in, and others where policies are judged."""
+
+    practice: Practice
+    backend: str
+    evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]  # true returns of the agents' outcomes
+    close: Callable[[], None]
+
+
+def open_stage(
+    task: ControlTask,
+    seeds: int,
+    envs_per_seed: int,
+    options: StageOptions,
+    termination: Termination,
+    ledger: Ledger,
+    solver: Solver,
+    to_host: Callable[[PyTree], Policies],
+    kept: type[Any] = Steps,
+    contest: bool = False,
+) -> Stage:
+    """Open the environments of a run.
+
+    In a `contest` all seeds are judged on the same episodes, others than those on which imitators of the winner are.
+    """
+    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination)
+    judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend)
+
+    def evaluate(agents: PyTree) -> Float[np.ndarray, "seeds episodes"]:
+        policies, root = to_host(solver.outcome(agents)), int(contest)
+        return evaluate_returns(judged, policies, options.evaluation_episodes, root, alike=contest)
+
+    def close() -> None:
+        envs.close()
+        judged.close()
+
+    return Stage(Practice(envs, to_host, kept), envs.backend, evaluate, close)
 
 
 def groups(algorithm: str) -> dict[str, Any]:
@@ -148,7 +196,7 @@ def build(
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
     obs, action, clipped = _checked(demos, control_task, options.strict)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
-    example = _example(control_task)
+    example = example_row(control_task)
     memory = check_memory(experiment.seeds, capacity, example)
 
     statistics = obs.mean(axis=0), np.maximum(obs.std(axis=0), 1e-2)
@@ -178,22 +226,15 @@ def build(
     algorithm = entry.build(
         solver, make_reward, entry.config(**settings["algorithm_config"]), minibatches(plan.reward_batch)
     )
-    ledger, seeds = Ledger(), experiment.seeds
-    envs = HostEnvs(control_task, seeds, plan.envs, ledger, options.backend, options.termination)
-    judged = evaluation_envs(control_task, seeds, options.evaluation_episodes, ledger, options.backend)
+    ledger = Ledger()
 
     def to_host(actors: PyTree) -> Policies:
         return host_policies(actors, config, *statistics)
 
-    loop = control_loop(algorithm, solver, Practice(envs, to_host), demo, plan, weighing, capacity, example)
-
-    def evaluate(agent: PyTree) -> Float[np.ndarray, "seeds episodes"]:
-        return evaluate_returns(judged, to_host(solver.outcome(agent)), options.evaluation_episodes, 0)
-
-    def close() -> None:
-        envs.close()
-        judged.close()
-
+    stage = open_stage(
+        control_task, experiment.seeds, plan.envs, options, options.termination, ledger, solver, to_host
+    )
+    loop = control_loop(algorithm, solver, stage.practice, demo, plan, weighing, capacity, example)
     returns = demos.returns()
     demo_return = None if returns is None else float(returns.mean())
     return Control(
@@ -202,17 +243,24 @@ def build(
         demo_return=demo_return,
         clipped=clipped,
         replay_bytes=memory,
-        backend=envs.backend,
+        backend=stage.backend,
         statistics=statistics,
         solver=solver,
         ledger=ledger,
         loop=loop,
-        evaluate=evaluate,
-        close=close,
+        evaluate=stage.evaluate,
+        close=stage.close,
     )
 
 
-def _example(task: ControlTask) -> Transition:
+def at_least_one(options: Any, *names: str) -> None:
+    """Refuse settings below one."""
+    for name in names:
+        if getattr(options, name) < 1:
+            raise InputError(f"{name} must be at least 1, got {getattr(options, name)}.")
+
+
+def example_row(task: ControlTask) -> Transition:
     """One row of experience."""
     obs, no = jnp.zeros((1, task.obs_dim), jnp.float32), jnp.zeros(1, bool)
     action = jnp.zeros((1, *task.action_shape), jnp.int32 if task.discrete else jnp.float32)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +14,8 @@ from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Plan
 from trustirl.learned import save_policies, save_rewards
 from trustirl.rl.config import SolverConfig
+from trustirl.rollouts.ledger import Ledger
+from trustirl.tasks.control import ControlTask
 from trustirl.worlds.control import ControlOptions, build, iterations
 from trustirl.worlds.job import Experiment, Job, Row
 
@@ -30,8 +33,7 @@ def control_job(
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
         returns = parts.evaluate(state.irl.policy)
-        seen = {name: np.asarray(metrics[name]) for name in COLUMNS if name in metrics}
-        return {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)} | seen
+        return {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)} | columns(metrics)
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         actors = parts.solver.outcome(state.irl.policy)
@@ -46,28 +48,13 @@ def control_job(
         }
         save_rewards(path, state.irl.reward, parts.task, card)
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
-        summary = {
-            "returns": [row["return_mean"] for row in last_rows],
-            "expert_return": parts.task.expert_return if parts.demo_return is None else parts.demo_return,
-            "random_return": parts.task.random_return,
-            "env_steps": parts.ledger.counts,
-            "wall_seconds": round(seconds, 3),
-            "updates_per_second": round(policy_updates / seconds, 3),
-        }
+        summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
+        if parts.demo_return is not None:
+            summary["expert_return"] = parts.demo_return
         write_json(path / "summary.json", summary)
 
-    versions = dict(parts.task.versions)
-    if parts.backend == "envpool":  # it brings a simulator of its own
-        versions = {"gymnasium": versions["gymnasium"], "envpool": version("envpool")}
-    facts = {
-        "demo_hash": parts.demo_hash,
-        "clipped_actions": parts.clipped,
-        "task_versions": versions,
-        "backend": parts.backend,
-        "horizon": parts.task.horizon,
-        "replay_bytes": parts.replay_bytes,
-    }
-    notes = [f"the replay will take up to {parts.replay_bytes / 2**20:,.0f} MiB of memory"]
+    facts = {"demo_hash": parts.demo_hash, "clipped_actions": parts.clipped}
+    notes = [memory_note(parts.replay_bytes)]
     if parts.clipped:
         notes.append(
             f"{parts.clipped} entries of the demonstrated actions lay outside the action space and were clipped"
@@ -80,7 +67,39 @@ def control_job(
         ledger=parts.ledger,
         observe=observe,
         finish=finish,
-        facts=facts,
+        facts=facts | stage_facts(parts.task, parts.backend, parts.replay_bytes),
         notes=tuple(notes),
         close=parts.close,
     )
+
+
+def columns(metrics: Metrics) -> dict[str, np.ndarray]:
+    """What the metrics of a run record of a step."""
+    return {name: np.asarray(metrics[name]) for name in COLUMNS if name in metrics}
+
+
+def summary_of(
+    task: ControlTask, ledger: Ledger, last_rows: list[Row], seconds: float, policy_updates: int
+) -> dict[str, Any]:
+    """What every run on a Gymnasium task sums up."""
+    return {
+        "returns": [row["return_mean"] for row in last_rows],
+        "expert_return": task.expert_return,
+        "random_return": task.random_return,
+        "env_steps": ledger.counts,
+        "wall_seconds": round(seconds, 3),
+        "updates_per_second": round(policy_updates / seconds, 3),
+    }
+
+
+def stage_facts(task: ControlTask, backend: str, replay_bytes: int) -> dict[str, Any]:
+    """For the manifest: what steps were made with."""
+    versions = dict(task.versions)
+    if backend == "envpool":  # it brings a simulator of its own
+        versions = {"gymnasium": versions["gymnasium"], "envpool": version("envpool")}
+    return {"task_versions": versions, "backend": backend, "horizon": task.horizon, "replay_bytes": replay_bytes}
+
+
+def memory_note(replay_bytes: int) -> str:
+    """What a user should know before the work begins."""
+    return f"the replay will take up to {replay_bytes / 2**20:,.0f} MiB of memory"

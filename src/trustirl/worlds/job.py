@@ -56,7 +56,7 @@ class Job(NamedTuple):
     """What running an experiment needs to know of its world."""
 
     loop: Loop
-    iterations: int  # reward updates
+    iterations: int  # reward updates, where there are any
     evaluate_every: int
     checkpoint_every: int
     ledger: Ledger

@@ -1,0 +1,214 @@
+"""Experts: the parts that train a demonstrator on a Gymnasium task's true reward.
+
+Rounds of practice, solvers and environments are those of every run; what differs is that the replay remembers what
+the environment paid, and that there is no reward step. Nothing follows an end (T0), as in the true return.
+
+Observations are not standardised. Training on demonstrations takes statistics from them; an expert would have to take
+them from random steps, which know nothing of where it will go: at HalfCheetah's 11 m/s its speed would lie beyond the
+clip of ten random deviations.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from trustirl.core.buffer import empty_buffer
+from trustirl.core.errors import InputError
+from trustirl.core.records import DrawBatch, Solver
+from trustirl.core.types import IrlState, Metrics, TrainState
+from trustirl.irl.loop import Loop
+from trustirl.irl.practice import Collector, Schedule, rounds_of_practice
+from trustirl.learned import host_policies, make_solver
+from trustirl.rl.config import SolverConfig
+from trustirl.rl.truth import PaidTransition, true_reward
+from trustirl.rollouts.ledger import Ledger
+from trustirl.rollouts.policy import Policies
+from trustirl.tasks.control import ControlTask, make_control_task
+from trustirl.worlds.control import StageOptions, at_least_one, example_row, open_stage
+from trustirl.worlds.job import Experiment
+from trustirl.worlds.memory import check_memory
+
+Task = str | gym.Env | Callable[..., gym.Env]
+
+# What learns well, by kind of task and by task. In an iteration every environment practises for the length of a whole
+# episode, or the ends of long ones would never be seen. Steps that shrink, and an average of the latest policies,
+# make the last policy a steady one.
+STEADY = {"annealing": 0.1, "averaging": 0.005}
+SAC = STEADY | {"learn_temperature": True, "layer_norm": True}
+SOFT_Q = STEADY | {"temperature": 0.5, "tau": 0.02, "layer_norm": True}
+ROBOT = SAC | {"rounds": 20, "warmup": 10_000, "replay": 1_000_000, "evaluate_every": 20, "checkpoint_every": 20}
+LANDER = {"steps_per_iteration": 4000, "envs": 4, "rounds": 20, "width": 128, "evaluate_every": 5}
+PRESETS: dict[str, dict[str, Any]] = {
+    "CartPole-v1": SOFT_Q
+    | {"steps": 30_000, "steps_per_iteration": 1000, "envs": 2, "width": 64, "learning_rate": 5e-4}
+    | {"evaluate_every": 5},
+    "Pendulum-v1": SAC
+    | {"steps": 20_000, "steps_per_iteration": 1000, "rounds": 20, "width": 64, "learning_rate": 1e-3}
+    | {"evaluate_every": 2},
+    "LunarLander-v3": SOFT_Q | LANDER | {"steps": 300_000},
+    "LunarLanderContinuous-v3": SAC | LANDER | {"steps": 200_000, "tau": 0.01, "learning_rate": 7e-4},
+    "Hopper-v4": ROBOT | {"steps": 1_500_000},
+    "Walker2d-v4": ROBOT | {"steps": 2_000_000},
+    "HalfCheetah-v4": ROBOT | {"steps": 3_000_000},
+    "Ant-v4": ROBOT | {"steps": 3_000_000},
+    "Humanoid-v4": ROBOT | {"steps": 3_000_000, "episodes": 5},
+}
+STEPS = 1_000_000  # for a task without a preset
+
+
+@dataclass(frozen=True)
+class ExpertOptions(StageOptions):
+    """What can be chosen for an expert."""
+
+    evaluation_episodes: int = 20
+    """Episodes per evaluation and seed; the last evaluation decides which seed is the expert."""
+    episodes: int = 10
+    """Demonstrations to record."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be."""
+        super().__post_init__()
+        at_least_one(self, "episodes")
+
+
+class PaidSteps(NamedTuple):
+    """What an expert sees of its steps: arrays [steps, seeds, envs, ...]."""
+
+    obs: Any
+    action: Any
+    next_obs: Any
+    terminated: Any
+    true_reward: Any
+
+
+class Expert(NamedTuple):
+    """The parts of an expert's training, put together."""
+
+    task: ControlTask
+    replay_bytes: int
+    backend: str
+    solver: Solver
+    to_host: Callable[[PyTree], Policies]
+    ledger: Ledger
+    loop: Loop
+    evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]
+    close: Callable[[], None]
+
+
+def preset(task: Task, task_args: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Steps and settings for a task; one that we know nothing of gets those of its kind of actions."""
+    known = PRESETS.get(task) if isinstance(task, str) else None
+    if known is None:
+        known = SOFT_Q if make_control_task(task, task_args).discrete else SAC
+    return {"steps": STEPS} | known
+
+
+def groups(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an expert, with a preset's values as defaults."""
+    kinds = {"solver": SolverConfig, "plan": Schedule, "expert": ExpertOptions}
+    return {
+        group: kind(**{field.name: settings[field.name] for field in fields(kind) if field.name in settings})
+        for group, kind in kinds.items()
+    }
+
+
+def iterations(steps: int, schedule: Schedule) -> int:
+    """Iterations after the first that the steps allow."""
+    count = (steps - schedule.warmup) // schedule.steps_per_iteration
+    if count < 1:
+        least = schedule.warmup + schedule.steps_per_iteration
+        raise InputError(f"{steps} steps are too few; use at least {least}, or fewer steps_per_iteration.")
+    return count - 1
+
+
+def build(experiment: Experiment, task: Task | None = None) -> Expert:
+    """Put task, solver and environments together; checks everything that a user gave."""
+    settings = experiment.settings
+    schedule, options = Schedule(**settings["plan"]), ExpertOptions(**settings["expert"])
+    config = SolverConfig(**settings["solver"])
+    total = iterations(experiment.steps, schedule) + 1
+    control_task = make_control_task(task or experiment.task, experiment.task_args)
+    capacity = min(experiment.steps, schedule.replay or experiment.steps)
+    row = example_row(control_task)
+    example = PaidTransition(**vars(row), true_reward=row.weight)
+    memory = check_memory(experiment.seeds, capacity, example)
+    updates = schedule.updates
+    solver = make_solver(
+        control_task,
+        config,
+        None,
+        None,
+        updates=updates,
+        termination="T0",
+        run_updates=updates * schedule.rounds * total,
+    )
+
+    def to_host(actors: PyTree) -> Policies:
+        return host_policies(actors, config, None, None)
+
+    ledger, seeds = Ledger(), experiment.seeds
+    stage = open_stage(
+        control_task, seeds, schedule.envs, options, "T0", ledger, solver, to_host, kept=PaidSteps, contest=True
+    )
+    loop = expert_loop(solver, stage.practice, schedule, capacity, example)
+    return Expert(
+        task=control_task,
+        replay_bytes=memory,
+        backend=stage.backend,
+        solver=solver,
+        to_host=to_host,
+        ledger=ledger,
+        loop=loop,
+        evaluate=stage.evaluate,
+        close=stage.close,
+    )
+
+
+def expert_loop(
+    solver: Solver, collector: Collector, schedule: Schedule, capacity: int, example: PaidTransition
+) -> Loop:
+    """Loop functions over all seeds: rounds of practice for the true reward, and nothing else."""
+
+    def init(key: Array) -> IrlState:
+        return IrlState(solver.init(key), reward=None, optimizer=None)
+
+    def improve(state: IrlState, draw: DrawBatch, key: Array) -> tuple[IrlState, Metrics]:
+        agent, metrics = solver.improve(state.policy, draw, true_reward, key)
+        return replace(state, policy=agent), metrics
+
+    rounds = rounds_of_practice(init, improve, solver.actor, collector, schedule, _rows, capacity, example)
+
+    def practise(irl: IrlState, replay: PyTree, keys: Array, iteration: Array) -> tuple[TrainState, Metrics]:
+        keys, *round_keys = jax.vmap(lambda key: jax.random.split(key, schedule.rounds + 1), out_axes=1)(keys)
+        irl, replay, _, metrics = rounds.practise(irl, replay, round_keys, int(iteration[0]))
+        return TrainState(irl, None, keys, iteration, replay), metrics
+
+    def start(keys: Array) -> tuple[TrainState, Metrics]:
+        keys, init_keys = jax.vmap(lambda key: jax.random.split(key), out_axes=1)(keys)
+        return practise(*rounds.initial(init_keys), keys, jnp.zeros(len(keys), int))
+
+    def step(state: TrainState) -> tuple[TrainState, Metrics]:
+        return practise(state.irl, state.replay, state.key, state.iteration + 1)
+
+    def blank(keys: Array) -> TrainState:
+        def one(key: Array) -> TrainState:
+            return TrainState(init(key), None, key, jnp.zeros((), int), empty_buffer(capacity, example))
+
+        return eqx.filter_eval_shape(eqx.filter_vmap(one), keys)
+
+    return Loop(start, step, blank)
+
+
+def _rows(steps: PaidSteps) -> PaidTransition:
+    """Rows for an expert's replay."""
+    weight = jnp.ones(steps.terminated.shape, jnp.float32)
+    return PaidTransition(
+        steps.obs, steps.action, weight, steps.next_obs, steps.terminated, true_reward=steps.true_reward
+    )
