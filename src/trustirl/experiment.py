@@ -92,7 +92,7 @@ def train(
         job = _job(experiment, task, demos if isinstance(demos, Demos) else None)
         folder.begin(experiment.config(), _manifest(experiment, job))
         if isinstance(demos, Demos):
-            demos.save_npz(folder.path / "demos.npz")
+            demos.save(folder.path / "demos.npz")
         return _run(experiment, job, folder)
 
 

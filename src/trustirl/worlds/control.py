@@ -16,7 +16,7 @@ from trustirl.core.records import Solver
 from trustirl.core.types import Transition
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop
-from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, episode_measure
+from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
 from trustirl.learned import host_policies, make_solver
 from trustirl.nets.rewards import network_reward_factory
 from trustirl.rl.config import SolverConfig
@@ -151,7 +151,8 @@ def build(
     example = _example(control_task)
     memory = check_memory(experiment.seeds, capacity, example)
 
-    statistics = obs.mean(axis=0), np.maximum(obs.std(axis=0), 1e-2)
+    mean, deviation = (moment.ravel().astype(np.float32) for moment in demos.statistics())
+    statistics = mean, np.maximum(deviation, np.float32(1e-2))
     absorb = options.termination == "T2"
     solver = make_solver(
         control_task,
@@ -162,11 +163,11 @@ def build(
         run_updates=plan.updates * plan.rounds * (iterations(experiment.steps, plan) + 1),
     )
     weighing = Weighing(control_task.horizon, config.discount, plan.discounted, absorb)
-    time, ends = demos.time_in_episode(), demos.episode_ends - 1
-    ended = np.zeros(len(obs), bool)
-    ended[ends] = demos.terminated & (time[ends] + 1 < control_task.horizon)  # at the limit, the limit ended it
+    rest = np.zeros(len(obs), np.float32)
+    rest[demos.episode_ends - 1] = demos.absorbing_weights(weighing.horizon, weighing.rate)
+    weight = demos.discount_weights(weighing.rate).astype(np.float32)
     pairs = jnp.asarray(obs), jnp.asarray(action)
-    demo = episode_measure(*pairs, jnp.asarray(ended), jnp.asarray(time), weighing)
+    demo = weighted(*pairs, jnp.asarray(weight), jnp.asarray(rest) if absorb else None)
     make_reward = network_reward_factory(
         Transition(*pairs, jnp.ones(len(obs))),
         control_task.action_dim if control_task.discrete else 0,

@@ -12,7 +12,8 @@ from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP, check_reward_table
 from trustirl.core.measure import Reward, expect
 from trustirl.core.types import Metrics, Transition
-from trustirl.demos.schema import Demos, tabular_measure
+from trustirl.demos.schema import Demos
+from trustirl.demos.tabular import tabular_measure
 from trustirl.evaluation.returns import episode_return
 from trustirl.irl.loop import Loop, Observe, compiled, make_loop
 from trustirl.nets.rewards import RewardKind, reward_factory
