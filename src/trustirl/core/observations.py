@@ -14,16 +14,17 @@ def flatten(observations: Any, count: int, dtype: type[np.generic] | None = None
     """
     if isinstance(observations, np.ndarray):
         return np.array(observations, dtype).reshape(count, -1)
-    parts = [np.asarray(part, dtype).reshape(count, -1) for part in _leaves(observations)]
+    parts = [np.asarray(part, dtype).reshape(count, -1) for part in leaves(observations)]
     return np.concatenate(parts, axis=1)
 
 
-def _leaves(observations: Any) -> Iterator[Any]:
+def leaves(observations: Any) -> Iterator[Any]:
+    """The entries of nested Dicts and Tuples, in the order in which they are concatenated."""
     if isinstance(observations, Mapping):
         for key in sorted(observations):
-            yield from _leaves(observations[key])
+            yield from leaves(observations[key])
     elif isinstance(observations, tuple):
         for part in observations:
-            yield from _leaves(part)
+            yield from leaves(part)
     else:
         yield observations
