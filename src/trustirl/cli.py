@@ -41,7 +41,8 @@ class TrainOptions:
     task_args: tuple[str, ...] = ()
     """Parameters of the task as name=value, for example size=9 slip=0.1, or enable_wind=true."""
     demos: str = "packaged"
-    """An .npz file; or packaged: the task's own expert (exactly, or --demo-episodes of it)."""
+    """A file (.npz, .hdf5, .csv, .parquet; docs/demos.md), a Minari folder or minari:ID; or packaged: the task's own
+    expert (exactly, or --demo-episodes of it)."""
     demo_episodes: int | None = None
     """How many demonstration episodes to use."""
     demo_choice: DemoChoice = "first"

@@ -53,7 +53,7 @@ def from_fields(fields: Mapping[str, np.ndarray], path: object, present: Collect
     ends = _ends(fields, steps)
     terminated = fields.get("terminated", fields.get("episode_terminal"))
     if terminated is None and "terminals" in fields and ends is not None:
-        terminated = _terminated(flags("terminals", fields["terminals"], steps), ends)
+        terminated = terminated_episodes("terminals", flags("terminals", fields["terminals"], steps), ends)
     provenance = _provenance({name: str(fields[name][()]) for name in TEXTS if _is_text(fields.get(name))})
     return checked(
         observations=observations,
@@ -97,7 +97,7 @@ def _ends(fields: Mapping[str, np.ndarray], steps: np.ndarray) -> np.ndarray | N
     return None
 
 
-def _terminated(terminals: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def terminated_episodes(name: str, terminals: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Whether each episode ended in a terminal state; one in the middle of an episode is a contradiction."""
     last = np.zeros(len(terminals), bool)
     if ends.dtype.kind not in "iu" or ends.ndim != 1 or not ((ends > 0) & (ends <= len(terminals))).all():
@@ -106,8 +106,8 @@ def _terminated(terminals: np.ndarray, ends: np.ndarray) -> np.ndarray:
     if (terminals & ~last).any():
         step = int(np.argmax(terminals & ~last))
         raise DemoError(
-            f"demo terminals mark {place(step, ends) if step < ends[-1] else f'step {step}'}, which does not end it; "
-            "correct terminals or episode_ends."
+            f"demo {name} mark {place(step, ends) if step < ends[-1] else f'step {step}'}, which does not end it; "
+            "correct them or the episodes."
         )
     return terminals[ends - 1]
 

@@ -48,3 +48,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise DemoError(
             f"the demo file {path} is damaged or not {kind} ({reason}); restore it or write it again."
         ) from None
+
+
+def missing_package(kind: str, extra: str) -> DemoError:
+    """The error for a format whose package is not installed."""
+    return DemoError(f"reading or writing {kind} needs more packages: run pip install 'trustirl[{extra}]'.")

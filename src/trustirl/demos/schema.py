@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import gymnasium as gym
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
@@ -85,6 +86,99 @@ class Demos:
 
         return read_npz(path)
 
+    @classmethod
+    def from_hdf5(cls, path: str | os.PathLike[str]) -> "Demos":
+        """Read an HDF5 file in D4RL's layout: observations, actions, terminals, timeouts and perhaps more."""
+        from trustirl.demos.hdf5 import read_hdf5
+
+        return read_hdf5(path)
+
+    @classmethod
+    def from_minari(cls, dataset: str | os.PathLike[str], env_id: str | None = None) -> "Demos":
+        """Read a Minari dataset by its id, downloading it if need be, or by its folder.
+
+        Group spaces are flattened in sorted key order. With `env_id`, a dataset of another environment is refused.
+        The environment is never made: what a dataset says of it is data.
+        """
+        from trustirl.demos.minari import read_minari
+
+        return read_minari(dataset, env_id)
+
+    @classmethod
+    def from_table(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        observations: str | Sequence[str] | None = None,
+        actions: str | Sequence[str] | None = None,
+        episode: str | Sequence[str] | None = None,
+        time: str | None = None,
+        terminated: str | None = None,
+        truncated: str | None = None,
+        rewards: str | None = None,
+        gap: float | None = None,
+        kind: Literal["csv", "tsv", "parquet", "npz"] | None = None,
+    ) -> "Demos":
+        """Read a table with one row per step: .csv, .tsv, .parquet, or an .npz of columns.
+
+        Roles are given columns by name: one, several, or a name whose numbered columns are meant (observation_0,
+        observation_1, ...). By default they are observation, action, episode, time, terminated, truncated and reward.
+        Rows are ordered by episode and time; where time leaps (by more than `gap`, by default 1.5 times its smallest
+        advance) a new episode begins. Without episodes, ends are where `terminated` or `truncated` say so.
+        """
+        from trustirl.demos.tables import read_table
+
+        columns = {
+            "observations": observations,
+            "actions": actions,
+            "episode": episode,
+            "time": time,
+            "terminated": terminated,
+            "truncated": truncated,
+            "rewards": rewards,
+        }
+        return read_table(path, kind, columns, gap)
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str], **columns: Any) -> "Demos":
+        """Read comma-separated values, whatever the file's name ends in (`from_table`)."""
+        return cls.from_table(path, kind="csv", **columns)
+
+    @classmethod
+    def from_parquet(cls, path: str | os.PathLike[str], **columns: Any) -> "Demos":
+        """Read a Parquet file, whatever its name ends in (`from_table`)."""
+        return cls.from_table(path, kind="parquet", **columns)
+
+    @classmethod
+    def load(cls, source: str | os.PathLike[str]) -> "Demos":
+        """Read whatever a user names: .npz, .hdf5, .h5, .csv, .tsv, .parquet, a Minari folder, or minari:ID."""
+        from trustirl.demos.minari import is_minari
+
+        if isinstance(source, str) and source.startswith("minari:"):
+            return cls.from_minari(source.removeprefix("minari:"))
+        path, suffix = Path(source), Path(source).suffix.lower()
+        if path.is_dir() and is_minari(path):
+            return cls.from_minari(path)
+        readers = {".npz": cls.from_npz, ".hdf5": cls.from_hdf5, ".h5": cls.from_hdf5}
+        readers |= dict.fromkeys((".csv", ".tsv", ".parquet"), cls.from_table)
+        if suffix not in readers:
+            raise DemoError(
+                f"{source} is nothing that demos can be read from; give a file that ends in {', '.join(readers)}, "
+                "the folder of a Minari dataset, or minari:ID."
+            )
+        return readers[suffix](path)
+
+    @classmethod
+    def record(cls, policy: Any, env: gym.Env, episodes: int, seed: int = 0) -> "Demos":
+        """Let a policy act for so many episodes; episode i starts from seed + i.
+
+        `policy` is a function from observations to actions, or has Stable-Baselines3's `predict`. Final observations,
+        rewards and, of MuJoCo environments, simulator states are kept (`restore_state` goes back to one).
+        """
+        from trustirl.demos.record import record_demos
+
+        return record_demos(policy, env, episodes, seed)
+
     def save(self, path: str | os.PathLike[str], compressed: bool = True) -> None:
         """Write everything to an .npz archive, from which `from_npz` reads it back bit for bit."""
         from trustirl.demos.npz import write_npz
@@ -95,6 +189,23 @@ class Demos:
             write_npz(self, Path(path), compressed)
         except OSError as error:
             raise DemoError(f"cannot write the demos to {path}: {error.strerror}; choose another place.") from None
+
+    def save_minari(self, dataset_id: str, env: str | gym.Env | None = None, **description: Any) -> None:
+        """Write a Minari dataset, which Minari's own tools read.
+
+        With `env`, the dataset names that environment and has its spaces. `description` are Minari's author,
+        author_email, algorithm_name, code_permalink, description and requirements.
+        """
+        from trustirl.demos.minari import write_minari
+
+        write_minari(self, dataset_id, env, description)
+
+    def with_discrete_actions(self) -> "Demos":
+        """The same with whole-number actions as integers, one per step; loaders never guess that floats mean them."""
+        actions = self.actions[:, 0] if self.actions.shape[1:] == (1,) else self.actions
+        if actions.ndim != 1 or any((rows != np.trunc(rows)).any() for _, rows in pieces(actions)):
+            raise DemoError("demo actions are discrete only if there is one whole number per step; these are not.")
+        return replace(self, actions=_read_only(actions.astype(np.int64)))
 
     def __len__(self) -> int:
         """Number of episodes."""
@@ -125,11 +236,9 @@ class Demos:
     def _rows(
         self, rows: slice | Int[np.ndarray, " rows"], ends: np.ndarray, terminated: np.ndarray, **changed: Any
     ) -> "Demos":
-        parts = {name: getattr(self, name) for name in PER_STEP} | changed
-        parts = {name: array[rows] for name, array in parts.items() if array is not None}
-        for array in (ends, terminated, *parts.values()):
-            array.setflags(write=False)
-        return replace(self, episode_ends=ends, terminated=terminated, **parts)
+        whole = {name: getattr(self, name) for name in PER_STEP} | changed
+        parts: dict[str, Any] = {name: _read_only(array[rows]) for name, array in whole.items() if array is not None}
+        return replace(self, episode_ends=_read_only(ends), terminated=_read_only(terminated), **parts)
 
     def take(self, episodes: int, choice: DemoChoice = "first") -> "Demos":
         """So many episodes: the first ones, the longest, or those of the highest return, in the order of the data."""
@@ -244,6 +353,11 @@ class Demos:
             digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
 
 
 def checked(**arrays: Any) -> Demos:

@@ -68,6 +68,8 @@ def control_job(
         "replay_bytes": parts.replay_bytes,
     }
     notes = [f"the replay will take up to {parts.replay_bytes / 2**20:,.0f} MiB of memory"]
+    if parts.origin:
+        notes.append(f"the demos were made in {parts.origin} and the task is {parts.task.env_id}")
     if parts.clipped:
         notes.append(
             f"{parts.clipped} entries of the demonstrated actions lay outside the action space and were clipped"

@@ -67,7 +67,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
     expert = jax.jit(solve)(mdp, truth)
     if demos is None and experiment.demos != "packaged":
-        demos = Demos.from_npz(experiment.demos)
+        demos = Demos.load(experiment.demos)
     if experiment.demo_episodes is not None:
         episodes = experiment.demo_episodes
         demos = demos.take(episodes, experiment.demo_choice) if demos else sampled_demos(task, expert, episodes)
