@@ -14,6 +14,7 @@ from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import minibatches
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
+from trustirl.demos.packaged import find_demos
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
@@ -144,7 +145,7 @@ def build(
     plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
     config, entry = SolverConfig(**settings["solver"]), ALGORITHMS[experiment.algorithm]
     control_task = make_control_task(task or experiment.task, experiment.task_args)
-    demos = demos or Demos.load(experiment.demos)
+    demos = demos or find_demos(experiment.demos, control_task.env_id)
     if experiment.demo_episodes is not None:
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
     origin = _other_version(demos, control_task)
