@@ -5,6 +5,7 @@ pieces, so that 10 million steps take seconds and no memory worth mentioning.
 """
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -44,18 +45,24 @@ class Finding:
 class TaskSpaces(Protocol):
     """What is asked of a `ControlTask`; tasks stand beside demonstrations, not below them."""
 
-    name: str
-    obs_dim: int
-    action_dim: int
-    discrete: bool
-    action_low: Any
-    action_high: Any
-    action_start: int
-    horizon: int
-
     @property
-    def action_shape(self) -> tuple[int, ...]:
-        """The shape of one action."""
+    def name(self) -> str: ...
+    @property
+    def obs_dim(self) -> int: ...
+    @property
+    def action_dim(self) -> int: ...
+    @property
+    def action_shape(self) -> tuple[int, ...]: ...
+    @property
+    def discrete(self) -> bool: ...
+    @property
+    def action_low(self) -> np.ndarray | None: ...
+    @property
+    def action_high(self) -> np.ndarray | None: ...
+    @property
+    def action_start(self) -> int: ...
+    @property
+    def horizon(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +122,28 @@ def described(seen: Inspection) -> dict[str, Any]:
         "provenance": dict(demos.provenance),
         "findings": [asdict(finding) for finding in seen.findings],
     }
+
+
+def facts(seen: Inspection, source: str, about_task: str = "") -> list[tuple[str, str]]:
+    """The same for people: names and texts; `about_task` is said where there is no task to compare with."""
+    demos, task, lengths, returns = seen.demos, seen.task, seen.demos.lengths(), seen.demos.returns()
+    told = [
+        ("Source", source),
+        ("Task", about_task if task is None else task.name),
+        ("Episodes", f"{len(demos):,}, with {len(demos.actions):,} steps in all"),
+        ("Lengths", f"{lengths.min():,} to {lengths.max():,} steps, median {np.median(lengths):,.6g}"),
+        ("Returns", "unknown, for there are no rewards"),
+        ("Ends", _ends(seen)),
+        ("Observations", _kind(seen.observations)),
+        ("Actions", _kind(seen.actions)),
+        ("Content hash", demos.content_hash()),
+    ]
+    if returns is not None:
+        spread = f"deviation {returns.std():,.2f}, from {returns.min():,.2f} to {returns.max():,.2f}"
+        told[4] = ("Returns", f"mean {returns.mean():,.2f}, {spread}")
+    if seen.outside is not None:
+        told.insert(8, ("Outside", f"{seen.outside.entries.sum():,} of {demos.actions.size:,} action entries"))
+    return told + [(f"From: {name}", _text(value)) for name, value in demos.provenance.items()]
 
 
 def columns(array: np.ndarray) -> Columns:
@@ -474,6 +503,25 @@ def _listed(chosen: Bool[np.ndarray, " places"], noun: str, first: int = 0) -> s
 def _count(chosen: Bool[np.ndarray, " episodes"]) -> str:
     number = int(chosen.sum())
     return f"{number:,} of {len(chosen):,} episodes {'is' if number == 1 else 'are'}"
+
+
+def _ends(seen: Inspection) -> str:
+    demos, task = seen.demos, seen.task
+    terminated = f"{demos.terminated.sum():,} in a terminal state"
+    if task is None or demos.times is not None:
+        return f"{terminated}, {(~demos.terminated).sum():,} at a time limit or cut"
+    full = (_lived(demos) >= task.horizon)[~demos.terminated]
+    return f"{terminated}, {full.sum():,} at the limit of {task.horizon:,} steps, {(~full).sum():,} cut before it"
+
+
+def _kind(found: Columns) -> str:
+    shape = " x ".join(map(str, found.shape))
+    size = "one number" if not found.shape else f"{shape} column{'s' if found.shape != (1,) else ''}"
+    return f"{size}, {found.dtype}, from {found.low.min():.4g} to {found.high.max():.4g}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _numbers(found: Columns) -> tuple[np.ndarray, ...]:

@@ -18,10 +18,10 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 STYLE = """
 :root { color-scheme: light dark; --page: #f6f6f4; --surface: #ffffff; --ink: #1d1f24; --soft: #62666f;
-  --line: #e4e4e0; --accent: #0072b2; }
+  --line: #e4e4e0; --accent: #0072b2; --problem: #b3261e; --warning: #8a5a00; }
 @media (prefers-color-scheme: dark) {
   :root { --page: #121417; --surface: #1a1d21; --ink: #e9eaec; --soft: #9a9fa8; --line: #2c3036;
-    --accent: #56b4e9; }
+    --accent: #56b4e9; --problem: #ff8a80; --warning: #f0b429; }
 }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
@@ -60,6 +60,16 @@ th:first-child, td:first-child { padding-left: 0; text-align: left; }
 tr:last-child td { border-bottom: 0; }
 summary { cursor: pointer; font-weight: 600; }
 h3 { margin: 1.5rem 0 .5rem; font-size: .9rem; color: var(--soft); font-weight: 600; }
+.findings { margin: 1rem 0 0; padding: 0; list-style: none; }
+.findings li { padding: .85rem 0; border-top: 1px solid var(--line); overflow-wrap: anywhere; }
+.findings .tag { display: inline-block; margin-right: .5rem; padding: 0 .5rem; border: 1px solid currentColor;
+  border-radius: 99px; font-size: .78rem; font-weight: 600; line-height: 1.5; }
+.findings .where { font-weight: 600; }
+.findings p { margin: .25rem 0 0; }
+.problem { color: var(--problem); } .warning { color: var(--warning); } .note { color: var(--soft); }
+.facts td:first-child { color: var(--soft); vertical-align: top; }
+.facts td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.facts td:first-child { white-space: nowrap; }
 pre { margin: 0; padding: 1rem; overflow-x: auto; background: var(--page); border-radius: 8px;
   font-size: .82rem; line-height: 1.5; font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 @media (max-width: 640px) {
