@@ -24,14 +24,9 @@ def from_arrays(
     provenance: Mapping[str, Any] | None = None,
 ) -> Demos:
     """See `Demos.from_numpy`."""
-    per_step = {
-        "observations": observations,
-        "actions": actions,
-        "rewards": rewards,
-        "next_observations": next_observations,
-        "states": states,
-    }
-    per_step = {name: content for name, content in per_step.items() if content is not None}
+    per_step = {"observations": observations, "actions": actions}
+    known = {"rewards": rewards, "next_observations": next_observations, "states": states}
+    per_step |= {name: content for name, content in known.items() if content is not None}
     if lengths is not None:
         if episode_ends is not None:
             raise DemoError("demos take episode_ends (flat arrays) or lengths (padded arrays), not both.")
@@ -71,17 +66,16 @@ def join_episodes(episodes: Mapping[str, Sequence[np.ndarray]]) -> tuple[dict[st
         raise DemoError(
             f"demo episode {lengths.index(0) if lengths else 0} has no actions; leave empty episodes out."
         )
-    surplus = {
-        len(rows) - length for rows, length in zip(episodes["observations"], lengths, strict=True) if rows.ndim
-    }
-    final = None
-    joined = dict(episodes)
+    for name, parts in episodes.items():
+        if len(parts) != len(lengths):
+            raise DemoError(f"demo {name} hold {len(parts)} episodes and actions {len(lengths)}; they must agree.")
+    pairs = zip(episodes["observations"], lengths, strict=True)
+    surplus = {len(rows) - length for rows, length in pairs if rows.ndim}
+    final, joined = None, dict(episodes)
     if surplus == {1}:
         final = _joined("final_observations", [rows[-1:] for rows in episodes["observations"]])
         joined["observations"] = [rows[:-1] for rows in episodes["observations"]]
     for name, parts in joined.items():
-        if len(parts) != len(lengths):
-            raise DemoError(f"demo {name} hold {len(parts)} episodes and actions {len(lengths)}; they must agree.")
         for episode, (rows, length) in enumerate(zip(parts, lengths, strict=True)):
             if rows.ndim == 0 or len(rows) != length:
                 raise DemoError(

@@ -26,7 +26,7 @@ def read_hdf5(path: str | os.PathLike[str]) -> Demos:
     """See `Demos.from_hdf5`."""
     file = existing_file(path, KIND)
     with opened(file) as root:
-        present = list(root)
+        present = [str(name) for name in root]  # names that are no text come as bytes
         if "episode_0" in present:
             raise DemoError(f"{path} is part of a Minari dataset; give the dataset's folder, or minari:ID.")
         found = [dataset(root, name) for name in FIELDS if name in present]

@@ -47,9 +47,10 @@ def record_demos(policy: Any, env: gym.Env, episodes: int, seed: int) -> Demos:
 
 
 def restore_state(env: gym.Env, state: Float[np.ndarray, " size"]) -> None:
-    """Put a MuJoCo environment into a recorded state: the next `step` is the recorded one.
+    """Put a MuJoCo environment into a recorded state: the next `step` gives the recorded observation.
 
     What an environment keeps outside of the simulator, such as a goal or the steps to its time limit, stays as it is.
+    A reward may differ slightly where it reads positions of bodies, as Ant's does: those lag behind the state.
     """
     simulator = _mujoco(env)
     if simulator is None:

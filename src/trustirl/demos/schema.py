@@ -227,8 +227,9 @@ class Demos:
             ) from None
         if chosen.ndim != 1 or not len(chosen):
             raise DemoError(f"a choice of demo episodes must name at least one of 0 to {len(self) - 1}.")
-        lengths, starts = self.lengths()[chosen], (self.episode_ends - self.lengths())[chosen]
-        ends, terminated = np.cumsum(lengths), self.terminated[chosen]
+        starts = np.where(chosen > 0, self.episode_ends[chosen - 1], 0)
+        lengths, terminated = self.episode_ends[chosen] - starts, self.terminated[chosen]
+        ends = np.cumsum(lengths)
         if (np.diff(chosen) == 1).all():
             return self._rows(slice(starts[0], starts[0] + ends[-1]), ends, terminated)
         return self._rows(np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths), ends, terminated)

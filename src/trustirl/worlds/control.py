@@ -252,8 +252,8 @@ def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray,
         )
     if task.discrete and demos.actions.dtype.kind == "f":
         raise DemoError(
-            f"the demos have actions of dtype {demos.actions.dtype} and {task.name} takes whole numbers; if they are, "
-            "say so by Demos.with_discrete_actions() and save them."
+            f"the demos have actions of dtype {demos.actions.dtype} and {task.name} takes whole numbers; if they "
+            "are, say so by Demos.with_discrete_actions() and save them."
         )
     action, clipped = from_env_actions(task, demos.actions)
     if clipped and strict:
