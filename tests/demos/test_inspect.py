@@ -252,6 +252,14 @@ def test_huge_observations() -> None:
     only(found(break_sensor), "warning", "observation column 3", "9e+09")
 
 
+def test_many_places_are_counted_instead_of_named() -> None:
+    def single_steps(parts: dict[str, Any]) -> None:
+        ends = np.sort(np.append(np.arange(3, 99, 3), np.arange(4, 99, 3)))  # of lengths 3, 1, 2, 1, 2, ...
+        parts |= {"episode_ends": np.append(ends, 99), "terminated": None, "final_observations": None}
+
+    only(found(single_steps), "warning", "episodes 1, 3, 5, 7, 9, 11, 13, 15 and 24 more", "32 of 65 episodes")
+
+
 def test_columns_are_those_of_the_whole_array(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trustirl.demos.checks.PIECE", 30)  # many pieces
     array = np.random.default_rng(3).normal(5, 2, (101, 2, 3)).astype(np.float32)

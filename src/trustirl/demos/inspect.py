@@ -496,7 +496,8 @@ def _listed(chosen: Bool[np.ndarray, " places"], noun: str, first: int = 0) -> s
     places = np.flatnonzero(chosen)
     runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
     names = [f"{run[0] + first}" + (f"-{run[-1] + first}" if len(run) > 1 else "") for run in runs]
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    rest = sum(len(run) for run in runs[MOST_NAMED:])
+    more = f" and {rest} more" if rest else ""
     return f"{noun}{'' if len(places) == 1 else 's'} {', '.join(names[:MOST_NAMED])}{more}"
 
 

@@ -116,7 +116,7 @@ def _episodes(name: str, values: np.ndarray, label: str, colour: str, layout: La
         if len(values) <= MOST_BARS:
             axes.bar(np.arange(len(values)), values, color=colour, width=0.7)
             axes.set_xlim(-0.6, max(len(values), LEAST_PLACES) - 0.4)  # one bar should not fill the page
-            axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+            axes.set_xticks(np.arange(0, len(values), 1 if len(values) <= 15 else 5))
             name_axes(axes, "episode", label)
         else:
             axes.hist(values, bins=min(40, len(np.histogram_bin_edges(values, "auto"))), color=colour, rwidth=0.95)
