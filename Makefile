@@ -53,6 +53,7 @@ box2d: $(VENV)/box2d
 bench: $(VENV)/bench
 	$(RUN)/python benchmarks/exact_world.py
 	$(RUN)/python benchmarks/throughput.py
+	$(RUN)/python benchmarks/demos.py
 
 tables: $(VENV)/installed
 	$(RUN)/python benchmarks/tables.py

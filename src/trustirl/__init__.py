@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trustirl.algorithms import ALGORITHMS
-    from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustIRLError
+    from trustirl.core.errors import DemoError, InputError, Interrupted, NumericalError, TrustIRLError
     from trustirl.core.precision import double_precision
     from trustirl.demos import Demos
     from trustirl.experiment import resume, train, train_expert
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ALGORITHMS": "trustirl.algorithms",
     "TASKS": "trustirl.tasks.registry",
+    "DemoError": "trustirl.core.errors",
     "Demos": "trustirl.demos",
     "InputError": "trustirl.core.errors",
     "Interrupted": "trustirl.core.errors",
@@ -34,6 +35,7 @@ _HOMES = {
 __all__ = [
     "ALGORITHMS",
     "TASKS",
+    "DemoError",
     "Demos",
     "InputError",
     "Interrupted",

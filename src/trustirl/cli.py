@@ -1,9 +1,6 @@
 """The command line, `trustirl COMMAND ...`. Exit codes: 0 success, 2 bad input, 3 numerical failure."""
 
-import contextlib
-import io
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
@@ -17,8 +14,10 @@ import tyro
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError, TrustIRLError, unknown_name
+from trustirl.demo_commands import demos_command
 from trustirl.demos.schema import DemoChoice
 from trustirl.experiment import Preset, expert_groups, resume, setting_groups, train, train_expert
+from trustirl.parsing import parse as _parse
 from trustirl.report.page import write_report
 from trustirl.run import Run
 from trustirl.worlds.job import Groups
@@ -30,6 +29,7 @@ usage: trustirl COMMAND ...
   expert TASK              train an expert on the true reward and record its demonstrations
   resume RUN               continue an interrupted run
   report RUN [-o FILE]     draw a run's page again
+  demos COMMAND            list, inspect, convert or record demonstrations (add --help)
 
   ALGO is one of: {", ".join(ALGORITHMS)}"""
 
@@ -43,7 +43,8 @@ class TrainOptions:
     task_args: tuple[str, ...] = ()
     """Parameters of the task as name=value, for example size=9 slip=0.1, or enable_wind=true."""
     demos: str = "packaged"
-    """An .npz file; or packaged: the task's own expert (exactly, or --demo-episodes of it)."""
+    """A file (.npz, .hdf5, .csv, .parquet; docs/demos.md), a Minari folder or minari:ID; or packaged: those that come
+    with the package (see `trustirl demos list`) or, on exact tasks, the task's own expert."""
     demo_episodes: int | None = None
     """How many demonstration episodes to use."""
     demo_choice: DemoChoice = "first"
@@ -112,6 +113,7 @@ def _dispatch(arguments: list[str]) -> None:
         "expert": _expert,
         "resume": _resume,
         "report": _report,
+        "demos": demos_command,
     }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -189,23 +191,3 @@ def _name_and_value(text: str) -> tuple[str, Any]:
         return name, json.loads(value)  # numbers, true, false, null and quoted texts
     except ValueError:
         return name, value
-
-
-def _parse(options: type[Any], arguments: list[str], program: str) -> Any:
-    """Parse with tyro; its boxed complaint becomes one line."""
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(options, args=arguments, prog=program, config=(tyro.conf.OmitArgPrefixes,))
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise InputError(f"{_one_line(complaint.getvalue())}; see `{program} --help`.") from None
-
-
-def _one_line(box: str) -> str:
-    """The complaint without its frame (lines or, on plain terminals, dashes), its help texts and its line breaks."""
-    rows = [line.strip("│ ") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
-    sections = re.split(r"\n[─-]{3,}(?:\n|$)", "\n".join(rows).strip())
-    said = [text for text in sections if not text.startswith(("For full helptext", "Argument helptext"))]
-    return "; ".join(" ".join(text.split()) for text in said).rstrip(".")

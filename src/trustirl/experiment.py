@@ -64,9 +64,10 @@ def train(
 
     `task` is a task of the exact world, a Gymnasium id, an environment or a function that returns one; `task_args`
     are its parameters (for Gymnasium, keyword arguments of the environment). `steps` counts environment steps per
-    seed; in the exact world, where nothing is sampled, reward updates. `demos="packaged"` is there the exact
-    occupancy of the task's soft-optimal expert, or `demo_episodes` episodes sampled from it. Any setting of the
-    algorithm, and of the solver and the plan on Gymnasium tasks, can be given by name.
+    seed; in the exact world, where nothing is sampled, reward updates. `demos` are `Demos` or what `Demos.load`
+    reads; `"packaged"` is in the exact world the exact occupancy of the task's soft-optimal expert, or
+    `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver and the plan on
+    Gymnasium tasks, can be given by name.
     """
     if preset not in EXACT_STEPS:
         raise unknown_name("preset", preset, EXACT_STEPS)
@@ -91,7 +92,7 @@ def train(
         job = _job(experiment, task, demos if isinstance(demos, Demos) else None)
         folder.begin(experiment.config(), _manifest(experiment, job))
         if isinstance(demos, Demos):
-            demos.save_npz(folder.path / "demos.npz")
+            demos.save(folder.path / "demos.npz")
         return _run(experiment, job, folder)
 
 

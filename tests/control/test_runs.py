@@ -209,7 +209,7 @@ def finish(process: subprocess.Popen[bytes]) -> None:
 
 def survives_kills(task: str, demos: ti.Demos, kills: int, tmp_path: Path) -> None:
     """kill -9 at random moments, resume each time: the metrics equal those of a run left in peace."""
-    demos.save_npz(tmp_path / "demos.npz")
+    demos.save(tmp_path / "demos.npz")
     whole, broken, cache = tmp_path / "whole", tmp_path / "broken", tmp_path / "cache"
     finish(command(task, tmp_path / "demos.npz", whole, cache))  # fills the cache, so that resumed runs start fast
     began = time.monotonic()

@@ -15,9 +15,8 @@ from synthetic_run import FIGURES, write_json, write_run
 import trustirl.report as report
 from trustirl.core.errors import InputError
 from trustirl.report import read_run, write_report
+from trustirl.report.drawing import NARROW, WIDE
 from trustirl.report.figures import (
-    NARROW,
-    WIDE,
     align,
     correlation,
     draw_certificate,

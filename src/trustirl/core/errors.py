@@ -16,6 +16,10 @@ class InputError(TrustIRLError, ValueError):
     exit_code = 2
 
 
+class DemoError(InputError):
+    """Demonstrations that cannot be used as they are; the sentence names the field, the episode and the mend."""
+
+
 class NumericalError(TrustIRLError, ArithmeticError):
     """A quantity stopped being finite; what was good before it is still on disk."""
 

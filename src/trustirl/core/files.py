@@ -3,9 +3,9 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.numpy
@@ -14,12 +14,12 @@ from safetensors import SafetensorError
 from trustirl.core.errors import InputError
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically: a reader, or a crash, sees the old content or the new, nothing between."""
+def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a file atomically: a reader, or a crash, sees the old content or the new, nothing between."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -27,6 +27,11 @@ def write_bytes(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically."""
+    write_file(path, lambda file: file.write(data))
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -16,6 +16,7 @@ from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, sample
 from trustirl.core.records import Algorithm, DrawBatch, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, TrainState, Transition
+from trustirl.core.weights import rest_weight, step_weight
 from trustirl.irl.loop import Loop, strongly_typed
 from trustirl.irl.terms import drift, gap
 
@@ -175,26 +176,25 @@ class Weighing(NamedTuple):
     discounted: bool  # weigh step t by discount^t
     absorb: bool  # an end is followed by the absorbing state's share (termination mode T2)
 
+    @property
+    def rate(self) -> float | None:
+        """The discount, None where steps weigh the same."""
+        return self.discount if self.discounted else None
+
 
 def episode_measure(obs: Array, action: Array, terminated: Array, time: Array, weighing: Weighing) -> Transition:
-    """Steps of episodes, expert's or learner's, as a measure.
-
-    An episode that ended after step t spends the rest of its time in the absorbing state: horizon - t - 1 steps, or
-    discount^(t+1)/(1-discount) of discounted mass.
-    """
-    horizon, discount, discounted, absorb = weighing
+    """Steps of episodes as a measure, in which an end is followed by the absorbing state's share."""
     time = time.astype(jnp.float32)
-    weight = discount**time if discounted else jnp.ones_like(time)
-    real = Transition(obs, action, weight, absorbing=jnp.zeros(time.shape, bool))
-    if not absorb:
+    weight, rest = step_weight(time, weighing.rate), rest_weight(time, weighing.horizon, weighing.rate)
+    return weighted(obs, action, weight, jnp.where(terminated, rest, 0.0) if weighing.absorb else None)
+
+
+def weighted(obs: Array, action: Array, weight: Array, rest: Array | None = None) -> Transition:
+    """Steps of given weights as a measure; `rest` is what the absorbing state weighs after each."""
+    real = Transition(obs, action, weight, absorbing=jnp.zeros(weight.shape, bool))
+    if rest is None:
         return real
-    rest = discount ** (time + 1) / (1 - discount) if discounted else jnp.maximum(horizon - time - 1, 0.0)
-    after = Transition(
-        jnp.zeros_like(obs),
-        jnp.zeros_like(action),
-        jnp.where(terminated, rest, 0.0),
-        absorbing=jnp.ones(time.shape, bool),
-    )
+    after = Transition(jnp.zeros_like(obs), jnp.zeros_like(action), rest, absorbing=jnp.ones(rest.shape, bool))
     return concat(real, after)
 
 

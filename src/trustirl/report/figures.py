@@ -1,63 +1,39 @@
 """Draws the figures of a report as SVG that takes its ink from the page around it."""
 
-import io
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any, Literal
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine, LayoutEngine
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter, NullLocator
 
+from trustirl.report.drawing import (
+    BLUE,
+    CURVES,
+    GREEN,
+    INK,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    VERMILION,
+    WIDE,
+    Layout,
+    curve,
+    name_axes,
+    svg,
+)
 from trustirl.report.runs import ExactRun, Numbers, Picture, RunFiles
 from trustirl.report.words import number
 
-Paint = Callable[[Figure], None]
-
-# Two colours that no palette uses: the page replaces them with those of its light or dark theme.
-INK, PAPER = "#010203", "#fdfcfb"
-ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"
-CURVES = ((VERMILION, "--"), (ORANGE, "-."), (GREEN, ":"), (SKY, "--"), (PURPLE, "-."), (BLUE, ":"))
-NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 MOST_BARS, MOST_POINTS, MOST_VECTOR_CELLS, MOST_TIPS = 24, 200, 400, 100
 POSITIVE = ("drift", "mu", "critic_loss", "temperature", "reward_scale")
 CLOCKS = {"iteration": "iteration", "env_steps": "environment steps of each seed"}
-
-STYLE: dict[Any, Any] = {
-    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon", "text.parse_math"), False),
-    "grid.color": INK,
-    "grid.alpha": 0.12,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.titlesize": 9.5,
-    "font.size": 9,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "trustirl",
-}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """One arrangement of a figure; the page shows the one that fits the screen."""
-
-    name: str
-    width: float
-    map_columns: int
-    legend: Literal["outside right upper", "outside lower left"]
-
-
-WIDE = Layout("wide", 9.0, map_columns=3, legend="outside right upper")
-NARROW = Layout("narrow", 3.9, map_columns=2, legend="outside lower left")
-LAYOUTS = (WIDE, NARROW)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +93,12 @@ def draw_likelihood(run: ExactRun, layout: Layout) -> str:
         axes = figure.subplots()
         _seed_lines(axes, run, "ell", INK, layout, "this run")
         for (label, ell), (colour, dash) in zip(curves, cycle(CURVES), strict=False):
-            _line(axes, first + np.arange(ell.size), ell, color=colour, ls=dash, lw=1.8, label=label)
+            curve(axes, first + np.arange(ell.size), ell, color=colour, ls=dash, lw=1.8, label=label)
         axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="true reward")
-        _label(axes, "iteration", "log-likelihood ℓ")
+        name_axes(axes, "iteration", "log-likelihood ℓ")
         figure.legend(loc=layout.legend)
 
-    return _svg("likelihood", layout, 3.4 if layout is WIDE else 4.4, paint)
+    return svg("likelihood", layout, 3.4 if layout is WIDE else 4.4, paint)
 
 
 def draw_gap(run: RunFiles, layout: Layout) -> str | None:
@@ -165,10 +141,10 @@ def draw_returns(run: RunFiles, layout: Layout) -> str | None:
         for name, (level, dash) in known.items():
             if np.isfinite(level):
                 axes.axhline(level, color=INK, linestyle=dash, linewidth=1, label=name)
-        _label(axes, CLOCKS[run.clock], "true return")
+        name_axes(axes, CLOCKS[run.clock], "true return")
         figure.legend(loc="outside upper left", ncols=3 if layout is WIDE else 1)
 
-    return _svg("returns", layout, 3.6, paint)
+    return svg("returns", layout, 3.6, paint)
 
 
 def draw_certificate(run: ExactRun, layout: Layout) -> str | None:
@@ -185,17 +161,17 @@ def draw_certificate(run: ExactRun, layout: Layout) -> str | None:
     def paint(figure: Figure) -> None:
         rows = figure.subplots(2, sharex=True)
         for axes, (name, column), colour in zip(rows, columns.items(), (GREEN, PURPLE), strict=True):
-            _line(axes, delta, np.where(certificate.step[order] > 0, column, np.nan), color=colour, lw=2)
+            curve(axes, delta, np.where(certificate.step[order] > 0, column, np.nan), color=colour, lw=2)
             axes.set(xscale="log", xlim=(start, end), ylim=(0, None))
             _powers_of_ten(axes.xaxis)
-            _label(axes, f"error δ of the policy ({constants})" if axes is rows[-1] else "", name)
+            name_axes(axes, f"error δ of the policy ({constants})" if axes is rows[-1] else "", name)
             if largest > 0:
                 axes.axvline(largest, color=INK, ls="--", lw=1)
                 axes.axvspan(start, largest, color=colour, alpha=0.07, lw=0)
         note = f"largest certifiable δ = {largest:.2g}" if largest > 0 else "no step can be certified"
         rows[0].set_title(note, fontsize=9, weight="normal")
 
-    return _svg("certificate", layout, 4.2, paint)
+    return svg("certificate", layout, 4.2, paint)
 
 
 def _states(
@@ -203,7 +179,7 @@ def _states(
 ) -> str:
     """Values per state: heat maps where the states form a grid, else bars or lines."""
     if picture.shape is None:
-        return _svg(name, layout, 3.2, lambda figure: _profiles(figure, panels, label, layout))
+        return svg(name, layout, 3.2, lambda figure: _profiles(figure, panels, label, layout))
     rows, columns = picture.shape
     map_columns = min(len(panels), layout.map_columns)
     map_rows = -(-len(panels) // map_columns)
@@ -226,7 +202,7 @@ def _states(
         bar.ax.xaxis.set_major_locator(MaxNLocator(5 if layout is WIDE else 3))
         bar.ax.minorticks_off()
 
-    return _svg(
+    return svg(
         name,
         layout,
         map_rows * (map_height + 0.5) + 0.6,
@@ -258,7 +234,7 @@ def _profiles(figure: Figure, panels: Sequence[Panel], label: str, layout: Layou
         else:
             axes.plot(shown, panel.values[shown], color=colour, linestyle=dash, linewidth=1.5, label=legend)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _label(axes, "state" if every == 1 else f"state (one of every {every} shown)", label)
+    name_axes(axes, "state" if every == 1 else f"state (one of every {every} shown)", label)
     figure.legend(loc="outside upper left", ncols=len(panels) if layout is WIDE else 1)
 
 
@@ -273,10 +249,10 @@ def _panels(name: str, run: RunFiles, layout: Layout, panels: dict[str, tuple[st
             _seed_lines(axes, run, key, colour, layout)
             if key in POSITIVE:
                 _log_if_wide(axes, run.metrics.columns[key], always=key == "mu")
-            _label(axes, CLOCKS[run.clock] if axes is rows[-1] else "", label)
+            name_axes(axes, CLOCKS[run.clock] if axes is rows[-1] else "", label)
         figure.align_ylabels()
 
-    return _svg(name, layout, 0.8 + 1.7 * len(shown), paint) if shown else None
+    return svg(name, layout, 0.8 + 1.7 * len(shown), paint) if shown else None
 
 
 def _seed_lines(axes: Axes, run: RunFiles, key: str, colour: str, layout: Layout, label: str = "") -> None:
@@ -284,9 +260,9 @@ def _seed_lines(axes: Axes, run: RunFiles, key: str, colour: str, layout: Layout
     x, columns = run.metrics.columns[run.clock], run.metrics.columns[key]
     if len(columns) > 1:
         for steps, seed in zip(x, columns, strict=True):
-            _line(axes, steps, seed, color=colour, lw=0.7, alpha=0.6)
+            curve(axes, steps, seed, color=colour, lw=0.7, alpha=0.6)
         label += f" (mean of {len(columns)} seeds)" if label else ""
-    _line(axes, x.mean(axis=0), columns.mean(axis=0), color=colour, lw=2, label=label or None)
+    curve(axes, x.mean(axis=0), columns.mean(axis=0), color=colour, lw=2, label=label or None)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -308,15 +284,6 @@ def _tips(axes: Axes, run: RunFiles, key: str) -> None:
         each = f" ({', '.join(map(number, values))})" if len(values) > 1 else ""
         text = f"{unit.format(number(now))}: {number(values.mean())}{each}"
         axes.axvspan(left, right, color=INK, lw=0, alpha=0.001, gid=f"tip:{text}")
-
-
-def _line(axes: Axes, x: np.ndarray, y: Numbers, **style: Any) -> None:
-    axes.plot(x, y, marker="o" if np.isfinite(y).sum() == 1 else "", markersize=4, **style)
-
-
-def _label(axes: Axes, x: str, y: str) -> None:
-    axes.set(xlabel=x, ylabel=y, axisbelow=True)
-    axes.grid(axis="y")
 
 
 def _log_if_wide(axes: Axes, values: Numbers, always: bool = False) -> None:
@@ -341,26 +308,3 @@ def _powers_of_ten(axis: Axis) -> None:
 
 def _agreement(value: float) -> str:
     return "correlation undefined" if np.isnan(value) else f"correlation {value:.3f}".replace("-", "−")
-
-
-def _svg(name: str, layout: Layout, height: float, paint: Paint, engine: LayoutEngine | None = None) -> str:
-    """Paint in our style, whatever the user's matplotlibrc says, and return SVG ready for an HTML page."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
-        figure = Figure(figsize=(layout.width, height), layout=engine or ConstrainedLayoutEngine())
-        paint(figure)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True, dpi=144, metadata=NO_METADATA)
-    return _inline(file.getvalue(), f"{name}-{layout.name}")
-
-
-def _inline(svg: str, prefix: str) -> str:
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<defs>\s*<style.*?</defs>", "", svg, count=1, flags=re.DOTALL)
-    svg = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'<g id="tip:([^"]*)">', r'<g class="tip"><title>\1</title>', svg)
-    svg = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    svg = re.sub(r"font-family: [^;\"]*", "font-family: inherit", svg)
-    svg = re.sub(r"\s*\n\s*", "\n", svg)
-    return svg.replace(INK, "currentColor").replace(PAPER, "var(--surface)")

@@ -1,9 +1,6 @@
 """Writes the report of a run as one HTML page that needs nothing but itself."""
 
-import json
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -11,15 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from trustirl.core.errors import InputError
-from trustirl.core.files import write_bytes
 from trustirl.report import figures
-from trustirl.report.figures import LAYOUTS, Layout
+from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_page
 from trustirl.report.runs import ControlRun, ExactRun, RunFiles, read_run
 from trustirl.report.stability import Stability, share_of_expert, stability
 from trustirl.report.words import count, duration, number, percent
-
-Card = tuple[str, str, str]  # a name, its value, and a note below it
 
 LAST_EVALUATION = {
     "iteration": "Iteration",
@@ -32,126 +25,26 @@ LAST_EVALUATION = {
     "seconds": "Seconds",
 }
 
-# The policy lets the page style itself and nothing more: a report can make no request, whatever a run says.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
-STYLE = """
-:root { color-scheme: light dark; --page: #f6f6f4; --surface: #ffffff; --ink: #1d1f24; --soft: #62666f;
-  --line: #e4e4e0; --accent: #0072b2; }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #121417; --surface: #1a1d21; --ink: #e9eaec; --soft: #9a9fa8; --line: #2c3036;
-    --accent: #56b4e9; }
-}
-* { box-sizing: border-box; }
-html { -webkit-text-size-adjust: 100%; }
-body { margin: 0; background: var(--page); color: var(--ink); line-height: 1.55; font-size: 16px;
-  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 62rem; margin: 0 auto; padding: 4.5rem 2rem 6rem; }
-.brand { margin: 0 0 .75rem; color: var(--accent); font-size: .8rem; font-weight: 600; letter-spacing: .08em;
-  text-transform: uppercase; }
-h1 { margin: 0; font-size: clamp(1.9rem, 5vw, 2.9rem); line-height: 1.12; letter-spacing: -.025em;
-  overflow-wrap: anywhere; }
-h2 { margin: 0 0 .35rem; font-size: 1.2rem; letter-spacing: -.01em; }
-.lead { margin: .9rem 0 0; color: var(--soft); font-size: 1.05rem; overflow-wrap: anywhere; }
-.cards { display: grid; grid-template-columns: repeat(4, 1fr); margin: 2.75rem 0 3rem; padding: 0;
-  background: var(--surface); border: 1px solid var(--line); border-radius: 14px; }
-.cards div { padding: 1.4rem 1.5rem; border-left: 1px solid var(--line); min-width: 0; }
-.cards div:first-child { border-left: 0; }
-.cards dt { color: var(--soft); font-size: .85rem; }
-.cards dd { margin: .2rem 0 0; }
-.cards .value { font-size: 1.85rem; font-weight: 600; letter-spacing: -.02em; line-height: 1.25;
-  font-variant-numeric: tabular-nums; }
-.cards .note { color: var(--soft); font-size: .85rem; line-height: 1.4; }
-figure, section { margin: 0 0 1.5rem; padding: 1.75rem; background: var(--surface);
-  border: 1px solid var(--line); border-radius: 14px; }
-figcaption { max-width: 44rem; margin-bottom: 1.25rem; }
-figcaption p, section p { margin: 0; color: var(--soft); font-size: .95rem; }
-figure svg { display: block; width: 100%; height: auto; }
-figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
-.tip:hover path { opacity: .1 !important; }
-.narrow { display: none; }
-.scroll { overflow-x: auto; margin-top: 1rem; }
-table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
-th, td { padding: .55rem .75rem; text-align: right; white-space: nowrap;
-  border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 500; }
-th:first-child, td:first-child { padding-left: 0; text-align: left; }
-tr:last-child td { border-bottom: 0; }
-summary { cursor: pointer; font-weight: 600; }
-h3 { margin: 1.5rem 0 .5rem; font-size: .9rem; color: var(--soft); font-weight: 600; }
-pre { margin: 0; padding: 1rem; overflow-x: auto; background: var(--page); border-radius: 8px;
-  font-size: .82rem; line-height: 1.5; font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
-@media (max-width: 640px) {
-  main { padding: 2.5rem 1rem 3rem; }
-  .cards { grid-template-columns: 1fr 1fr; margin: 2rem 0; }
-  .cards div { padding: 1rem; }
-  .cards div:nth-child(odd) { border-left: 0; }
-  .cards div:nth-child(n + 3) { border-top: 1px solid var(--line); }
-  .cards .value { font-size: 1.5rem; }
-  figure, section { padding: 1.25rem 1rem; margin-bottom: 1rem; }
-  .wide { display: none; }
-  .narrow { display: block; }
-}
-@media print { body { background: none; } figure, section { break-inside: avoid; } }
-"""
-
-
-@dataclass(frozen=True)
-class Section:
-    """One figure of the page, and the sentence that stands for it where the run has nothing to draw."""
-
-    name: str
-    heading: str
-    caption: str
-    draw: Callable[[Layout], str | None]
-    absent: str = ""
-
 
 def write_report(run_dir: Path, out: Path | None = None) -> Path:
     """Write the report of the run in `run_dir` to `out`, by default `report.html` beside its files."""
     page = render(read_run(run_dir))
-    target = Path(run_dir) / "report.html" if out is None else Path(out)
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; give the name of the HTML file to write.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(target, page.encode("utf-8", errors="xmlcharrefreplace"))
-    return target
+    return write_page(page, Path(run_dir) / "report.html" if out is None else Path(out))
 
 
 def render(run: ExactRun | ControlRun) -> str:
     """The whole page; the same run always gives the same text."""
-    title = f"{escape(run.algorithm.upper())} on {escape(run.task)}"
+    title = f"{run.algorithm.upper()} on {run.task}"
     if isinstance(run, ExactRun):
         lead, cards, sections, steadiness = _exact_lead(run), _exact_cards(run), _exact_sections(run), ""
     else:
         lead, cards, sections = _control_lead(run), _control_cards(run), _control_sections(run)
         steadiness = _stability(run)
     evaluated = run.metrics.recorded("iteration")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{title} · TrustIRL</title>
-<link rel="icon" href="data:,">
-<style>{STYLE}</style>
-</head>
-<body>
-<main>
-<header>
-<p class="brand">TrustIRL report</p>
-<h1>{title}</h1>
-<p class="lead">{escape(" · ".join((lead, *_circumstances(run))))}</p>
-</header>
-<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>
-{"".join(_figure(section) for section in sections)}
-{steadiness + _last_evaluation(run) if evaluated else ""}
-{_details(run)}
-</main>
-</body>
-</html>
-"""
+    drawn = "".join(figure(section) for section in sections)
+    tables = steadiness + _last_evaluation(run) if evaluated else ""
+    about = " · ".join((lead, *_circumstances(run)))
+    return document("TrustIRL report", title, about, cards, (drawn, tables, _details(run)))
 
 
 def _exact_lead(run: ExactRun) -> str:
@@ -210,10 +103,6 @@ def _wall_time(run: RunFiles) -> Card:
     rate = run.summary.updates_per_second
     note = f"{number(rate, 3)} updates per second" if math.isfinite(rate) else "so far"
     return "Wall time", duration(run.summary.wall_seconds), note
-
-
-def _card(name: str, value: str, note: str) -> str:
-    return f'<div><dt>{name}</dt><dd class="value">{value}</dd><dd class="note">{note}</dd></div>'
 
 
 def _exact_sections(run: ExactRun) -> tuple[Section, ...]:
@@ -316,30 +205,18 @@ def _reward_caption(run: ExactRun) -> str:
     )
 
 
-def _figure(section: Section) -> str:
-    drawings = {layout.name: section.draw(layout) for layout in LAYOUTS}
-    if None in drawings.values():
-        return f"<section><h2>{section.heading}</h2><p>{section.absent}</p></section>"
-    body = "".join(
-        f'<div class="{layout}" role="img" aria-label="{section.heading}">{svg}</div>'
-        for layout, svg in drawings.items()
-    )
-    caption = f"<figcaption><h2>{section.heading}</h2><p>{section.caption}</p></figcaption>"
-    return f'<figure data-figure="{section.name}">{caption}{body}</figure>'
-
-
 def _stability(run: ControlRun) -> str:
     columns = run.metrics.columns
     seeds = [
         stability(*curve, run.summary) for curve in zip(columns["env_steps"], columns["return_mean"], strict=True)
     ]
     head = ("Last return", "Best return", "Largest drawdown", "Evaluations below 90 %", "Steps to 90 % of the expert")
-    rows = zip(run.seeds, map(_stability_cells, seeds), strict=True)
+    rows = [(str(seed), *_stability_cells(course)) for seed, course in zip(run.seeds, seeds, strict=True)]
     caption = (
         "The drawdown is how far the return fell below the highest one before it; evaluations count as below 90 % "
         "when they lie more than a tenth under that highest return. The last policy is the result, not the best."
     )
-    return _table("How steadily each seed learned", caption, head, rows)
+    return table("How steadily each seed learned", caption, ("Seed", *head), rows)
 
 
 def _stability_cells(seed: Stability) -> list[str]:
@@ -350,18 +227,8 @@ def _stability_cells(seed: Stability) -> list[str]:
 def _last_evaluation(run: RunFiles) -> str:
     shown = {key: name for key, name in LAST_EVALUATION.items() if run.metrics.recorded(key)}
     values = np.stack([run.metrics.last(key) for key in shown], axis=1)
-    rows = zip(run.seeds, (map(number, row) for row in values), strict=True)
-    return _table("Last evaluation of each seed", "", shown.values(), rows)
-
-
-def _table(heading: str, caption: str, head: Iterable[str], rows: Iterable[tuple[int, Iterable[str]]]) -> str:
-    """One row of cells per seed."""
-    names = "".join(f"<th>{name}</th>" for name in ("Seed", *head))
-    body = "".join(
-        f"<tr><td>{seed}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" for seed, cells in rows
-    )
-    table = f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<section><h2>{heading}</h2><p>{caption}</p><div class="scroll">{table}</div></section>'
+    rows = [(str(seed), *map(number, row)) for seed, row in zip(run.seeds, values, strict=True)]
+    return table("Last evaluation of each seed", "", ("Seed", *shown.values()), rows)
 
 
 def _details(run: RunFiles) -> str:
@@ -369,11 +236,10 @@ def _details(run: RunFiles) -> str:
     parts = (
         ("Command", escape(command) if isinstance(command, str) else "not recorded"),
         ("Versions", escape(_versions(run.manifest)) or "not recorded"),
-        ("Resolved configuration", _json(run.config)),
-        ("Manifest", _json(run.manifest)),
+        ("Resolved configuration", shown_json(run.config)),
+        ("Manifest", shown_json(run.manifest)),
     )
-    body = "".join(f"<h3>{name}</h3><pre>{text}</pre>" for name, text in parts)
-    return f"<section><details><summary>How to repeat this run</summary>{body}</details></section>"
+    return details("How to repeat this run", parts)
 
 
 def _versions(manifest: dict[str, Any]) -> str:
@@ -381,7 +247,3 @@ def _versions(manifest: dict[str, Any]) -> str:
     for part in map(manifest.get, ("versions", "task_versions")):
         found |= part if isinstance(part, dict) else {}
     return "\n".join(f"{name} {version}" for name, version in found.items())
-
-
-def _json(values: dict[str, Any]) -> str:
-    return escape(json.dumps(values, indent=2, ensure_ascii=False))

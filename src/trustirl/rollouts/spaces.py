@@ -4,13 +4,13 @@ Observations: the entries of a Dict are concatenated in sorted key order, all in
 Actions: networks act in [-1, 1]; the environment receives low + (a + 1) / 2 * (high - low).
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Num
 
 from trustirl.core.errors import InputError, NumericalError
+from trustirl.core.observations import flatten
 from trustirl.tasks.control import Spaces
 
 ROUNDING = 1e-6
@@ -18,10 +18,7 @@ ROUNDING = 1e-6
 
 def flatten_observations(observations: Any, count: int) -> Float[np.ndarray, "count obs_dim"]:
     """A batch of `count` observations as rows of float32, always in fresh memory."""
-    if not isinstance(observations, Mapping):
-        return np.array(observations, np.float32).reshape(count, -1)
-    parts = [np.asarray(observations[key], np.float32).reshape(count, -1) for key in sorted(observations)]
-    return np.concatenate(parts, axis=1)
+    return flatten(observations, count, np.float32)
 
 
 def to_env_actions(task: Spaces, actions: Num[np.ndarray, "..."]) -> Num[np.ndarray, "..."]:

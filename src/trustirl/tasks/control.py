@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -18,6 +17,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 from jaxtyping import Float
 
 from trustirl.core.errors import InputError, unknown_name
+from trustirl.core.versions import simulator_versions
 
 MakeEnv = Callable[[], gym.Env]
 
@@ -118,7 +118,7 @@ def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gy
         horizon=_horizon(name, probe),
         random_return=reference.random,
         expert_return=reference.expert,
-        versions=_versions(probe),
+        versions=simulator_versions(probe),
     )
 
 
@@ -240,23 +240,3 @@ def _reference(spec: EnvSpec | None) -> ReferenceReturns:
         return ReferenceReturns()
     changed = {key for key, value in spec.kwargs.items() if key != "render_mode" and value != stock.kwargs.get(key)}
     return ReferenceReturns() if changed else REFERENCES.get(spec.id, ReferenceReturns())
-
-
-def _versions(env: gym.Env) -> dict[str, str]:
-    ancestry = " ".join(f"{cls.__module__}.{cls.__name__}" for cls in type(env.unwrapped).__mro__).lower()
-    robotics = "gymnasium_robotics" in ancestry  # its mazes hide their MuJoCo environment inside
-    used = {
-        "gymnasium": True,
-        "mujoco": robotics or "mujoco" in ancestry,
-        "gymnasium-robotics": robotics,
-        "box2d-py": "box2d" in ancestry,
-        "box2d": "box2d" in ancestry,  # the same by another name: one of the two is installed
-    }
-    return {package: found for package, needed in used.items() if needed and (found := _version(package))}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

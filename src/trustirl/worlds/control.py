@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Float, PyTree
 
 from trustirl.algorithms import ALGORITHMS
-from trustirl.core.errors import InputError
+from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import minibatches
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
+from trustirl.demos.packaged import find_demos
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop
-from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, episode_measure
+from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
 from trustirl.learned import host_policies, make_solver
 from trustirl.nets.rewards import network_reward_factory
 from trustirl.rl.config import SolverConfig
@@ -93,6 +94,7 @@ class Control(NamedTuple):
     demo_hash: str
     demo_return: float | None  # the demonstrations' mean true return, where it is known
     clipped: int  # entries of demonstrated actions that lay outside the action space
+    origin: str | None  # the environment that made the demonstrations, if it is another version of the task's
     replay_bytes: int
     backend: str
     statistics: tuple[np.ndarray, np.ndarray]  # mean and deviation that standardise observations
@@ -191,15 +193,17 @@ def build(
     plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
     config, entry = SolverConfig(**settings["solver"]), ALGORITHMS[experiment.algorithm]
     control_task = make_control_task(task or experiment.task, experiment.task_args)
-    demos = demos or Demos.from_npz(experiment.demos)
+    demos = demos or find_demos(experiment.demos, control_task.env_id)
     if experiment.demo_episodes is not None:
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
+    origin = _other_version(demos, control_task)
     obs, action, clipped = _checked(demos, control_task, options.strict)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
     example = example_row(control_task)
     memory = check_memory(experiment.seeds, capacity, example)
 
-    statistics = obs.mean(axis=0), np.maximum(obs.std(axis=0), 1e-2)
+    mean, deviation = (moment.ravel().astype(np.float32) for moment in demos.statistics())
+    statistics = mean, np.maximum(deviation, np.float32(1e-2))
     absorb = options.termination == "T2"
     solver = make_solver(
         control_task,
@@ -210,11 +214,11 @@ def build(
         run_updates=plan.updates * plan.rounds * (iterations(experiment.steps, plan) + 1),
     )
     weighing = Weighing(control_task.horizon, config.discount, plan.discounted, absorb)
-    time, ends = demos.time_in_episode(), demos.episode_ends - 1
-    ended = np.zeros(len(obs), bool)
-    ended[ends] = demos.terminated & (time[ends] + 1 < control_task.horizon)  # at the limit, the limit ended it
+    rest = np.zeros(len(obs), np.float32)
+    rest[demos.episode_ends - 1] = demos.absorbing_weights(weighing.horizon, weighing.rate)
+    weight = demos.discount_weights(weighing.rate).astype(np.float32)
     pairs = jnp.asarray(obs), jnp.asarray(action)
-    demo = episode_measure(*pairs, jnp.asarray(ended), jnp.asarray(time), weighing)
+    demo = weighted(*pairs, jnp.asarray(weight), jnp.asarray(rest) if absorb else None)
     make_reward = network_reward_factory(
         Transition(*pairs, jnp.ones(len(obs))),
         control_task.action_dim if control_task.discrete else 0,
@@ -242,6 +246,7 @@ def build(
         demo_hash=demos.content_hash(),
         demo_return=demo_return,
         clipped=clipped,
+        origin=origin,
         replay_bytes=memory,
         backend=stage.backend,
         statistics=statistics,
@@ -267,21 +272,40 @@ def example_row(task: ControlTask) -> Transition:
     return Transition(obs, action, jnp.ones(1, jnp.float32), obs, no)
 
 
+def _other_version(demos: Demos, task: ControlTask) -> str | None:
+    """The environment that demonstrations name, if it is another version of the task's; another task is refused.
+
+    Names that begin alike count as versions: LunarLanderContinuous-v3 is LunarLander-v3 with an argument.
+    """
+    made, here = str(demos.provenance.get("env_id", "")), task.env_id
+    if made == here or "-v" not in made or "-v" not in here:
+        return None
+    one, other = sorted((name.rpartition(":")[2].rpartition("-v")[0] for name in (made, here)), key=len)
+    if not other.startswith(one):
+        raise DemoError(f"the demos were made in {made} and the task is {here}; choose the demos or the task anew.")
+    return made
+
+
 def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray, np.ndarray, int]:
     """Observations and actions as networks see them, after checking that they belong to the task."""
     obs = demos.observations.reshape(len(demos.observations), -1).astype(np.float32)
     if obs.shape[1] != task.obs_dim:
-        raise InputError(
+        raise DemoError(
             f"the demos have {obs.shape[1]} observation dimensions and {task.name} has {task.obs_dim}; versions of a "
             "task differ (Ant: 27 in v4, 105 in v5; Humanoid: 376 and 348), so use the version that made the demos."
         )
     if demos.actions.shape[1:] != task.action_shape:
-        raise InputError(
+        raise DemoError(
             f"the demos have actions of shape {demos.actions.shape[1:]}, {task.name} {task.action_shape}."
+        )
+    if task.discrete and demos.actions.dtype.kind == "f":
+        raise DemoError(
+            f"the demos have actions of dtype {demos.actions.dtype} and {task.name} takes whole numbers; if they "
+            "are, say so by Demos.with_discrete_actions() and save them."
         )
     action, clipped = from_env_actions(task, demos.actions)
     if clipped and strict:
-        raise InputError(
+        raise DemoError(
             f"{clipped} of {demos.actions.size} entries of the demonstrated actions lie outside the action space of "
             f"{task.name}; leave --strict away to clip them."
         )

@@ -55,6 +55,8 @@ def control_job(
 
     facts = {"demo_hash": parts.demo_hash, "clipped_actions": parts.clipped}
     notes = [memory_note(parts.replay_bytes)]
+    if parts.origin:
+        notes.append(f"the demos were made in {parts.origin} and the task is {parts.task.env_id}")
     if parts.clipped:
         notes.append(
             f"{parts.clipped} entries of the demonstrated actions lay outside the action space and were clipped"

@@ -12,7 +12,8 @@ from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP, check_reward_table
 from trustirl.core.measure import Reward, expect
 from trustirl.core.types import Metrics, Transition
-from trustirl.demos.schema import Demos, tabular_measure
+from trustirl.demos.schema import Demos
+from trustirl.demos.tabular import tabular_measure
 from trustirl.evaluation.returns import episode_return
 from trustirl.irl.loop import Loop, Observe, compiled, make_loop
 from trustirl.nets.rewards import RewardKind, reward_factory
@@ -66,7 +67,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
     expert = jax.jit(solve)(mdp, truth)
     if demos is None and experiment.demos != "packaged":
-        demos = Demos.from_npz(experiment.demos)
+        demos = Demos.load(experiment.demos)
     if experiment.demo_episodes is not None:
         episodes = experiment.demo_episodes
         demos = demos.take(episodes, experiment.demo_choice) if demos else sampled_demos(task, expert, episodes)

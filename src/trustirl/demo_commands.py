@@ -1,0 +1,271 @@
+"""The commands `trustirl demos list | inspect | convert | record`."""
+
+import ast
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trustirl.core.errors import DemoError, InputError, unknown_name
+from trustirl.demos.inspect import Inspection, described, facts, inspect
+from trustirl.demos.packaged import Named, find_demos, named_demos
+from trustirl.demos.schema import DemoChoice, Demos
+from trustirl.parsing import parse
+from trustirl.report.demos import write_demo_page
+from trustirl.run import load
+from trustirl.tasks.control import ControlTask, make_control_task
+
+USAGE = """\
+usage: trustirl demos COMMAND ...
+
+  list                             what can be loaded by name
+  inspect SPEC [-o PAGE.html]      what demonstrations hold, and what looks wrong with them
+  convert SPEC OUT                 write them as OUT.npz, or as the Minari dataset minari:ID
+  record TASK -o FILE.npz          let the policy of a run (--run RUN), or chance (--random), demonstrate
+
+  SPEC is what `trustirl train --demos` takes: a file, a Minari folder, minari:ID or packaged:TASK"""
+LONGEST_TEXT = 1000
+Spec = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SPEC")]
+COLOURS = {"problem": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """What can be loaded by name."""
+
+    json: bool = False
+    """For programs: one list of objects."""
+
+
+@dataclass(frozen=True)
+class InspectOptions:
+    """What demonstrations hold, and what looks wrong with them."""
+
+    spec: Spec
+    """A file, a Minari folder, minari:ID or packaged:TASK."""
+    task: str | None = None
+    """The Gymnasium id to compare with; the environment that the demonstrations name if not given."""
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Draw a page and write it here."""
+    json: bool = False
+    """For programs: one object."""
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """Write demonstrations as .npz, or as a Minari dataset."""
+
+    spec: Spec
+    """A file, a Minari folder, minari:ID or packaged:TASK."""
+    out: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """A file that ends in .npz, or minari:ID."""
+    episodes: int | None = None
+    """How many episodes to keep; all if not given."""
+    choice: DemoChoice = "first"
+    """Which: the first ones, the longest, or those of the highest recorded return."""
+    env_id: str | None = None
+    """The environment that made them, where they do not say."""
+    overwrite: bool = False
+    """Replace a file that is already there."""
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """Let a policy demonstrate."""
+
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """A Gymnasium id."""
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """A file that ends in .npz."""
+    run: Path | None = None
+    """Folder of a finished run, whose policy acts."""
+    random: bool = False
+    """Act by chance instead."""
+    episodes: int = 10
+    """How many episodes to record."""
+    seed: int = 0
+    """Episode i starts from seed + i."""
+    stochastic: bool = False
+    """Draw actions from the policy instead of taking the likeliest."""
+    overwrite: bool = False
+    """Replace a file that is already there."""
+
+
+def demos_command(arguments: list[str]) -> None:
+    """Run one of the commands."""
+    commands: dict[str, Callable[[list[str]], None]] = {
+        "list": _list,
+        "inspect": _inspect,
+        "convert": _convert,
+        "record": _record,
+    }
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+    elif arguments[0] not in commands:
+        raise unknown_name("command of demos,", arguments[0], commands)
+    else:
+        commands[arguments[0]](arguments[1:])
+
+
+def _list(arguments: list[str]) -> None:
+    options = parse(ListOptions, arguments, "trustirl demos list")
+    found = named_demos()
+    if options.json:
+        print(json.dumps([asdict(entry) for entry in found], indent=2))
+    elif found:
+        _show([("Name", "Task", "Episodes", "Steps", "Return"), *map(_cells, found)], heading=True)
+    else:
+        print("Nothing: no demonstrations come with this version, and there are no local Minari datasets.")
+
+
+def _cells(entry: Named) -> tuple[str, ...]:
+    numbers = ("" if number is None else f"{number:,}" for number in (entry.episodes, entry.steps))
+    return entry.name, entry.task or "", *numbers, "" if entry.mean_return is None else f"{entry.mean_return:,.1f}"
+
+
+def _inspect(arguments: list[str]) -> None:
+    options = parse(InspectOptions, arguments, "trustirl demos inspect")
+    demos = find_demos(options.spec, options.task)
+    task, about = _compared(demos, options.task)
+    seen = inspect(demos, task)
+    page = write_demo_page(seen, options.out, options.spec, about) if options.out else None
+    if options.json:
+        told = {"source": options.spec, **described(seen), "about_task": about or None}
+        print(json.dumps(told | {"page": None if page is None else str(page)}, indent=2))
+        return
+    _show(facts(seen, options.spec, about))
+    _show_findings(seen)
+    if page is not None:
+        print(f"page: {page}")
+
+
+def _compared(demos: Demos, given: str | None) -> tuple[ControlTask | None, str]:
+    """The task to compare with or, where demonstrations name one that cannot be made, why not."""
+    if given is not None:
+        return make_control_task(given), ""
+    named = demos.provenance.get("env_id")
+    if not isinstance(named, str):
+        return None, "unknown, so the action space is not compared; name it by --task"
+    if ":" in named:  # what a file names is data: the module before the colon would be imported
+        return None, f"{named}, which is not made because a file names it; say --task {named} if you trust it"
+    try:
+        return make_control_task(named, _harmless(demos.provenance.get("env_kwargs"))), ""
+    except InputError as error:
+        return None, f"{named}, not compared: {str(error).rstrip('.')}"
+
+
+def _harmless(env_kwargs: Any) -> dict[str, Any]:
+    """Switches and numbers among the arguments that a file gives; texts could name files or code."""
+    plain = _literal(env_kwargs) if isinstance(env_kwargs, str) else env_kwargs
+    if not isinstance(plain, dict):
+        return {}
+    return {name: value for name, value in plain.items() if isinstance(value, bool | int | float)}
+
+
+def _literal(text: str) -> Any:
+    """A value that was written down as JSON or as Python's literal; anything else is nothing."""
+    for read in (json.loads, ast.literal_eval):
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return read(text[:LONGEST_TEXT])
+    return None
+
+
+def _convert(arguments: list[str]) -> None:
+    options = parse(ConvertOptions, arguments, "trustirl demos convert")
+    dataset = options.out.removeprefix("minari:") if options.out.startswith("minari:") else None
+    if dataset is None:
+        _require_free(Path(options.out), options.overwrite)
+    elif options.overwrite:
+        raise DemoError("Minari datasets have versions and are not overwritten; choose the next one, as in NAME-v1.")
+    demos = find_demos(options.spec)
+    if options.episodes is not None:
+        demos = demos.take(options.episodes, options.choice)
+    if options.env_id is not None:
+        demos = replace(demos, provenance=dict(demos.provenance) | {"env_id": options.env_id})
+    if dataset is None:
+        demos.save(options.out)
+    else:
+        demos.save_minari(dataset, options.env_id)
+    _say_written(demos, options.out)
+
+
+def _record(arguments: list[str]) -> None:
+    options = parse(RecordOptions, arguments, "trustirl demos record")
+    if options.random == (options.run is not None):
+        raise InputError("somebody has to act: give --run RUN, or --random, and not both.")
+    _require_free(options.out, options.overwrite)
+    task = make_control_task(options.task)
+    policy, told = (None, "random actions") if options.run is None else _policy(options.run, task, options.stochastic)
+    env = task.make()
+    try:
+        env.action_space.seed(options.seed)
+        acting = policy or (lambda _: env.action_space.sample())
+        demos = Demos.record(acting, env, options.episodes, options.seed)
+    finally:
+        env.close()
+    demos = replace(demos, provenance=dict(demos.provenance) | {"policy": told})
+    demos.save(options.out)
+    _say_written(demos, str(options.out))
+
+
+def _policy(path: Path, task: ControlTask, stochastic: bool) -> tuple[Callable[[Any], Any], str]:
+    """The policy of a run as a function of the observation, and what to say of it."""
+    run = load(path)
+    spaces = getattr(run.policy, "spaces", None)  # policies of the exact world have none
+    if any(getattr(spaces, name, None) != getattr(task, name) for name in ("obs_dim", "action_dim", "discrete")):
+        made = run.config.get("task", "another task")
+        raise InputError(
+            f"the policy of {path} learned {made} and cannot act in {task.name}; name the run's own task."
+        )
+
+    def act(observation: Any) -> Any:
+        return run.policy.predict(observation, deterministic=not stochastic)[0]
+
+    return act, f"{run.config.get('algorithm')} ({path.name}), {'drawn' if stochastic else 'likeliest'} actions"
+
+
+def _require_free(path: Path, overwrite: bool) -> None:
+    if path.suffix != ".npz":
+        raise DemoError(f"demonstrations are written to a file that ends in .npz, or as minari:ID, not to {path}.")
+    if path.exists() and not overwrite:
+        raise DemoError(f"{path} already exists; say --overwrite to replace it.")
+    if not path.parent.is_dir():
+        raise DemoError(f"there is no folder {path.parent} to write to; make it first.")
+
+
+def _say_written(demos: Demos, where: str) -> None:
+    returns = demos.returns()
+    mean = "" if returns is None else f", mean return {returns.mean():,.2f}"
+    print(f"{where}: {len(demos):,} episodes, {len(demos.actions):,} steps{mean}")
+
+
+def _show(rows: Sequence[tuple[str, ...]], heading: bool = False) -> None:
+    """A table on a terminal, aligned text elsewhere."""
+    console = Console()
+    if console.is_terminal:
+        table = Table(*(rows[0] if heading else ("",) * len(rows[0])), show_header=heading)
+        for row in rows[1:] if heading else rows:
+            table.add_row(*map(Text, row))  # plain: brackets in a file's texts are no markup
+        console.print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _show_findings(seen: Inspection) -> None:
+    console = Console(soft_wrap=True)
+    if not seen.findings:
+        print("Nothing looks wrong.")
+    for finding in seen.findings:
+        console.print(
+            Text(finding.severity, COLOURS[finding.severity] if console.is_terminal else ""),
+            Text(f"{finding.where}: {finding.sentence}"),
+        )

@@ -1,0 +1,55 @@
+"""Files from outside: nothing they claim is believed before it has been compared with what is there."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trustirl.core.errors import DemoError
+
+FREE_BYTES = 64 * 2**20  # a file may hold this much, however small it is
+MOST_EXPANSION = 100  # beyond that, so many bytes per byte of the file; real demonstrations stay below 20
+
+
+def existing_file(path: str | os.PathLike[str], kind: str) -> Path:
+    """The path of an ordinary file."""
+    file = Path(path)
+    if file.is_dir():
+        raise DemoError(f"{path} is a directory and not {kind}; give the path of the file in it.")
+    if not file.exists():
+        raise DemoError(f"the demo file {path} does not exist; give the path of {kind}.")
+    if not file.is_file():
+        raise DemoError(f"{path} is not an ordinary file; copy the demos to {kind}.")
+    return file
+
+
+def require_plausible(path: Path, claimed: int, size: int) -> None:
+    """Refuse a file that claims far more content than it can hold, before memory is asked for it."""
+    if claimed > max(FREE_BYTES, MOST_EXPANSION * size):
+        raise DemoError(
+            f"the demo file {path} has {size} bytes and claims to hold {claimed}; it is damaged or was made to "
+            "exhaust memory, so write it again from the data."
+        )
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a parser says about damaged bytes into a `DemoError`.
+
+    Parsers of other packages raise nearly anything on bytes that nobody meant them to see, from struct.error to
+    RecursionError, so this is the one place that catches everything.
+    """
+    try:
+        yield
+    except DemoError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()).rstrip(".")[:200] or type(error).__name__
+        raise DemoError(
+            f"the demo file {path} is damaged or not {kind} ({reason}); restore it or write it again."
+        ) from None
+
+
+def missing_package(kind: str, extra: str) -> DemoError:
+    """The error for a format whose package is not installed."""
+    return DemoError(f"reading or writing {kind} needs more packages: run pip install 'trustirl[{extra}]'.")

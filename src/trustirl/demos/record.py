@@ -1,0 +1,108 @@
+"""Record demonstrations by letting a policy act, and go back to a recorded simulator state."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from jaxtyping import Float
+
+from trustirl.core.errors import DemoError
+from trustirl.core.observations import flatten
+from trustirl.core.versions import simulator_versions
+from trustirl.demos.schema import Demos, checked
+
+
+def record_demos(policy: Any, env: gym.Env, episodes: int, seed: int) -> Demos:
+    """See `Demos.record`."""
+    if episodes < 1:
+        raise DemoError(f"recording needs at least one episode, got {episodes}.")
+    act = _actor(policy)
+    simulator = _mujoco(env)
+    rows: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards", "states")}
+    final, ends, terminated = [], [], []
+    for episode in range(episodes):
+        observation, _ = env.reset(seed=seed + episode)
+        over = False
+        while not over:
+            action = act(observation)
+            rows["observations"].append(_row(observation))
+            rows["actions"].append(np.array(action))
+            if simulator:
+                rows["states"].append(_state(*simulator))
+            observation, reward, ended, truncated, _ = env.step(action)
+            rows["rewards"].append(float(reward))
+            over = bool(ended or truncated)
+        final.append(_row(observation))
+        ends.append(len(rows["rewards"]))
+        terminated.append(bool(ended))
+    arrays = {name: np.array(content) for name, content in rows.items() if content}
+    return checked(
+        **arrays,
+        episode_ends=np.array(ends),
+        terminated=np.array(terminated),
+        final_observations=np.array(final),
+        provenance=_provenance(env, seed),
+    )
+
+
+def restore_state(env: gym.Env, state: Float[np.ndarray, " size"]) -> None:
+    """Put a MuJoCo environment into a recorded state: the next `step` gives the recorded observation.
+
+    What an environment keeps outside of the simulator, such as a goal or the steps to its time limit, stays as it is.
+    A reward may differ slightly where it reads positions of bodies, as Ant's does: those lag behind the state.
+    """
+    simulator = _mujoco(env)
+    if simulator is None:
+        raise DemoError(f"{env} has no MuJoCo simulator, so no recorded state can be restored.")
+    import mujoco
+
+    model, data = simulator
+    size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
+    if state.shape != (size,):
+        raise DemoError(f"the simulator of {env} has states of {size} numbers, got {state.shape}; use the same task.")
+    state = np.array(state, np.float64)
+    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
+    mujoco.mj_forward(model, data)  # positions of bodies, which rewards read, follow from the state
+    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)  # and may have moved a part of it
+
+
+def _actor(policy: Any) -> Callable[[Any], Any]:
+    """A function from observations to actions; Stable-Baselines3's `predict` is one."""
+    if hasattr(policy, "predict"):
+        return lambda observation: policy.predict(observation, deterministic=True)[0]
+    if callable(policy):
+        return policy
+    raise DemoError(f"a policy is a function of the observation or has predict, not {type(policy).__name__}.")
+
+
+def _row(observation: Any) -> np.ndarray:
+    if isinstance(observation, dict | tuple):
+        return flatten(observation, 1)[0]
+    return np.array(observation)
+
+
+def _mujoco(env: gym.Env) -> tuple[Any, Any] | None:
+    """The model and the data of a MuJoCo environment."""
+    data, model = (getattr(env.unwrapped, name, None) for name in ("data", "model"))
+    return (model, data) if hasattr(data, "qpos") and hasattr(model, "nq") else None
+
+
+def _state(model: Any, data: Any) -> np.ndarray:
+    """All that integration starts from: time, positions, velocities, actuators, and what warms the solver up."""
+    import mujoco
+
+    state = np.empty(mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION))
+    mujoco.mj_getState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
+    return state
+
+
+def _provenance(env: gym.Env, seed: int) -> dict[str, Any]:
+    simple = (bool, int, float, str, type(None))
+    given = env.spec.kwargs if env.spec else {}
+    return {
+        "env_id": env.spec.id if env.spec else type(env.unwrapped).__name__,
+        "env_kwargs": {key: value if isinstance(value, simple) else repr(value) for key, value in given.items()},
+        "versions": simulator_versions(env),
+        "seed": seed,
+    }

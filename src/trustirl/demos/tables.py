@@ -1,0 +1,238 @@
+"""Tables: one row per step, columns chosen by name. CSV, Parquet, and NumPy archives of columns."""
+
+import csv
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from trustirl.core.errors import DemoError, unknown_name
+from trustirl.demos.checks import flags
+from trustirl.demos.layout import terminated_episodes
+from trustirl.demos.npz import read_arrays
+from trustirl.demos.outside import existing_file, missing_package, reading, require_plausible
+from trustirl.demos.schema import Demos, checked
+
+Kind = Literal["csv", "tsv", "parquet", "npz"]
+Columns = str | Sequence[str]
+USUAL = {
+    "observations": "observation",
+    "actions": "action",
+    "episode": "episode",
+    "time": "time",
+    "terminated": "terminated",
+    "truncated": "truncated",
+    "rewards": "reward",
+}
+BLOCK = 2**16  # rows of a CSV file that are converted together
+TRUTH = {"true": 1, "false": 0}
+
+
+class Table(NamedTuple):
+    """The names of a table's columns, and how to read some of them; those among `texts` only tell rows apart."""
+
+    names: list[str]
+    read: Callable[[Collection[str], Collection[str]], dict[str, np.ndarray]]
+
+
+def read_table(
+    path: str | os.PathLike[str], kind: Kind | None, columns: Mapping[str, Columns | None], gap: float | None
+) -> Demos:
+    """See `Demos.from_table`; `columns` name those of each role in `USUAL`, None the usual one if it is there."""
+    suffix = kind or Path(path).suffix.lower().removeprefix(".")
+    openers = {"csv": _csv, "tsv": _csv, "parquet": _parquet, "npz": _npz}
+    if suffix not in openers:
+        raise DemoError(f"{path} is no table that can be read; its name must end in .{', .'.join(openers)}.")
+    table = openers[suffix](existing_file(path, f"a .{suffix} table"))
+    chosen = {role: _names(table, role, columns.get(role)) for role in USUAL}
+    contents = table.read({name for names in chosen.values() for name in names}, chosen["episode"])
+    rows = {len(column) if column.ndim else 0 for column in contents.values()}
+    if len(rows) != 1 or not max(rows):
+        raise DemoError(f"the columns of {path} must be of one length and not empty, got {sorted(rows)} rows.")
+    parts = {role: [contents[name] for name in names] for role, names in chosen.items()}
+    order, ends = _episodes(parts, rows.pop(), gap)
+    arrays = {role: _stacked(chosen[role], parts[role], order) for role in ("observations", "actions")}
+    if parts["rewards"]:
+        arrays["rewards"] = _numeric("rewards", parts["rewards"][0])[order]
+    if parts["terminated"]:
+        over = flags("terminated", parts["terminated"][0], order)[order]
+        arrays["terminated"] = terminated_episodes("terminated", over, ends)
+    return checked(**arrays, episode_ends=ends, provenance={"source": Path(path).name})
+
+
+def _names(table: Table, role: str, given: Columns | None) -> list[str]:
+    """The columns of a role: those named, the one named, or the numbered ones: name_0, name_1, ..."""
+    if given is not None and not isinstance(given, str):
+        found, missing = list(given), [name for name in given if name not in table.names]
+        if missing:
+            raise DemoError(str(unknown_name("column", missing[0], table.names)))
+        return found
+    name = given or USUAL[role]
+    if name in table.names:
+        return [name]
+    pattern = re.compile(re.escape(name) + r"[_.\[ ]?(\d{1,6})\]?")
+    numbered = sorted((int(match[1]), other) for other in table.names if (match := pattern.fullmatch(other)))
+    if not numbered and (given is not None or role in ("observations", "actions")):
+        raise DemoError(f"{unknown_name('column', name, table.names)} Columns for {role} are given by name.")
+    return [other for _, other in numbered]
+
+
+def _episodes(
+    parts: Mapping[str, Sequence[np.ndarray]], rows: int, gap: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The order of the rows, by episode and time, and where episodes end in it."""
+    group = np.zeros(rows, np.int64)
+    for column in parts["episode"]:
+        if column.ndim != 1:
+            raise DemoError(f"the episode column must hold one value per row, got the shape {column.shape}.")
+        group = _numbered(group * rows + _numbered(column))
+    time = _numeric("time", parts["time"][0]).astype(np.float64) if parts["time"] else np.arange(rows, dtype=float)
+    if time.ndim != 1 or not np.isfinite(time).all():
+        raise DemoError("the time column must hold one finite number per row; repair it or leave it out.")
+    order = np.lexsort([time, group])
+    new = np.diff(group[order]) != 0
+    advance = np.diff(time[order])
+    if (~new & (advance <= 0)).any():
+        row = int(order[1 + int(np.argmax(~new & (advance <= 0)))])
+        raise DemoError(
+            f"row {row} has the time of another row of its episode; name all columns that tell episodes apart."
+        )
+    if parts["time"] and (~new).any():
+        new |= advance > (1.5 * advance[~new].min() if gap is None else gap)
+    if not parts["episode"]:
+        for role in ("terminated", "truncated"):
+            for column in parts[role]:
+                new |= flags(role, column, order)[order][:-1]
+    return order, np.append(np.flatnonzero(new) + 1, rows)
+
+
+def _numbered(column: np.ndarray) -> np.ndarray:
+    """Values as whole numbers, in the order in which they first appear."""
+    _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse.reshape(-1)]
+
+
+def _numeric(name: str, column: np.ndarray) -> np.ndarray:
+    if column.dtype.kind not in "biuf":
+        raise DemoError(f"the column {name} must hold numbers, got dtype {column.dtype}; give numbers to its values.")
+    return column.astype(np.int8) if column.dtype.kind == "b" else column
+
+
+def _stacked(names: Sequence[str], columns: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
+    """Columns side by side; a column that stands alone keeps its shape."""
+    numeric = [_numeric(name, column) for name, column in zip(names, columns, strict=True)]
+    if len(numeric) == 1:
+        return numeric[0][order]
+    return np.concatenate([column.reshape(len(column), -1) for column in numeric], axis=1)[order]
+
+
+def _npz(file: Path) -> Table:
+    _, names = read_arrays(file, ())
+    return Table(names, lambda wanted, _texts: read_arrays(file, wanted)[0])
+
+
+def _csv(file: Path) -> Table:
+    kind, delimiter = "a table of comma- or tab-separated values", "\t" if file.suffix == ".tsv" else ","
+    with reading(file, kind), file.open(encoding="utf-8-sig", newline="") as lines:
+        header = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
+    if not header or len(set(header)) < len(header):
+        raise DemoError(f"{file} must begin with a line of column names, each once.")
+
+    def read(wanted: Collection[str], texts: Collection[str]) -> dict[str, np.ndarray]:
+        places = {name: header.index(name) for name in wanted}
+        codes: dict[str, dict[str, int]] = {name: {} for name in texts}
+        blocks: dict[str, list[np.ndarray]] = {name: [np.zeros(0, np.int64)] for name in wanted}
+        with reading(file, kind), file.open(encoding="utf-8-sig", newline="") as lines:
+            rows = csv.reader(lines, delimiter=delimiter)
+            next(rows)
+            while block := list(islice(rows, BLOCK)):
+                short = next((row for row in block if row and len(row) != len(header)), None)
+                if short is not None:
+                    raise DemoError(
+                        f"{file} has a row of {len(short)} cells near line {rows.line_num} and {len(header)} columns."
+                    )
+                for name, place in places.items():
+                    cells = [row[place] for row in block if row]
+                    if name in codes:
+                        known = codes[name]
+                        blocks[name].append(
+                            np.array([known.setdefault(cell, len(known)) for cell in cells], np.int64)
+                        )
+                    else:
+                        blocks[name].append(_parsed(name, cells, rows.line_num))
+        return {name: np.concatenate(parts) for name, parts in blocks.items()}
+
+    return Table(header, read)
+
+
+def _parsed(name: str, cells: Sequence[str], line: int) -> np.ndarray:
+    """Cells as integers, if they all are, or floats; true and false count as 1 and 0."""
+    for kind, dtype in ((int, np.int64), (float, np.float64)):
+        try:
+            return np.array([kind(cell) for cell in cells], dtype)
+        except (ValueError, OverflowError):
+            continue
+    lower = [cell.strip().lower() for cell in cells]
+    if all(cell in TRUTH for cell in lower):
+        return np.array([TRUTH[cell] for cell in lower], np.int64)
+    wrong = next(cell for cell in cells if not _is_number(cell))
+    raise DemoError(f"the column {name} holds {wrong[:20]!r} near line {line}; give numbers, or leave such rows out.")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _parquet(file: Path) -> Table:
+    kind = "a Parquet file"
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise missing_package(kind, "parquet") from None
+    with reading(file, kind), closing(pyarrow.parquet.ParquetFile(file)) as table:
+        names = list(table.schema_arrow.names)
+
+    def read(wanted: Collection[str], texts: Collection[str]) -> dict[str, np.ndarray]:
+        with reading(file, kind), closing(pyarrow.parquet.ParquetFile(file)) as table:
+            require_plausible(file, 8 * sum(_values(table.metadata, wanted)), file.stat().st_size)
+            content = table.read(columns=sorted(wanted))
+            return {name: _arrow_column(name, content[name], name in texts) for name in wanted}
+
+    return Table(names, read)
+
+
+def _values(metadata: Any, wanted: Collection[str]) -> Iterable[int]:
+    """How many values the wanted columns hold in each group of rows; a few bytes can repeat one value any times."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema.split(".")[0] in wanted:
+                yield column.num_values
+
+
+def _arrow_column(name: str, column: Any, text: bool) -> np.ndarray:
+    """A column as an array; lists of one length become its rows."""
+    import pyarrow
+
+    if column.null_count:
+        raise DemoError(f"the column {name} has {column.null_count} empty cells; leave such rows out.")
+    array = column.combine_chunks()
+    if text and not (pyarrow.types.is_integer(array.type) or pyarrow.types.is_floating(array.type)):
+        return np.array(array.dictionary_encode().indices)
+    shape, kinds = [len(array)], pyarrow.types
+    while kinds.is_list(array.type) or kinds.is_large_list(array.type) or kinds.is_fixed_size_list(array.type):
+        inner = array.flatten()
+        if len(array.value_lengths().unique()) > 1:
+            raise DemoError(f"the lists of the column {name} must all be of one length.")
+        shape, array = [*shape, len(inner) // max(1, len(array))], inner
+    if array.null_count:
+        raise DemoError(f"the column {name} has {array.null_count} empty entries; leave such rows out.")
+    return np.array(array.to_numpy(zero_copy_only=False)).reshape(shape)

@@ -1,0 +1,78 @@
+"""Demonstrations by name: those of the package and local Minari datasets."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trustirl.core.errors import DemoError
+from trustirl.demos import Demos, packaged
+from trustirl.demos.packaged import Named, find_demos, named_demos, packaged_names, packaged_path
+from trustirl.experiment import train
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with demonstrations of two tasks, one of them with a card, and no Minari datasets."""
+    place = tmp_path / "packaged"
+    place.mkdir()
+    monkeypatch.setattr(packaged, "FOLDER", place)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    rng = np.random.default_rng(0)
+    for task in ("Hopper-v4", "CartPole-v1"):
+        Demos.from_numpy(rng.normal(size=(5, 4)), np.array([0, 1, 1, 0, 1])).save(place / f"{task}.npz")
+    card = {"task": "Hopper-v4", "demonstrations": {"episodes": 1, "steps": 5, "mean": 12.5}}
+    (place / "Hopper-v4.json").write_text(json.dumps(card))
+    return place
+
+
+def test_packaged_demos_are_found(folder: Path) -> None:
+    assert packaged_names() == ["CartPole-v1", "Hopper-v4"]
+    assert packaged_path("Hopper-v4") == folder / "Hopper-v4.npz"
+    asked = [
+        find_demos("packaged", "Hopper-v4"),
+        find_demos("packaged:Hopper-v4"),
+        find_demos(str(folder / "Hopper-v4.npz")),
+    ]
+    assert len({demos.content_hash() for demos in asked}) == 1
+    assert named_demos() == [
+        Named("packaged:CartPole-v1", "CartPole-v1", None, None, None),
+        Named("packaged:Hopper-v4", "Hopper-v4", 1, 5, 12.5),
+    ]
+
+
+def test_names_that_are_not_there_say_which_are(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DemoError, match=r"Hopper-v5.*did you mean 'Hopper-v4'"):
+        packaged_path("Hopper-v5")
+    with pytest.raises(DemoError, match=r"choose from CartPole-v1, Hopper-v4"):
+        packaged_path("Xyz")
+    with pytest.raises(DemoError, match="say packaged:TASK"):
+        find_demos("packaged")
+    with pytest.raises(DemoError, match="Pendulum-v1"):  # nobody gave demonstrations, and none come with the package
+        train("piro", task="Pendulum-v1", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    monkeypatch.setattr(packaged, "FOLDER", tmp_path / "nowhere")
+    with pytest.raises(DemoError, match="nor of any other task"):
+        packaged_path("Hopper-v4")
+
+
+def test_training_takes_packaged_demos_of_its_task(folder: Path, tmp_path: Path) -> None:
+    """Pendulum's are found, and found not to be Pendulum's."""
+    (folder / "CartPole-v1.npz").rename(folder / "Pendulum-v1.npz")
+    with pytest.raises(DemoError, match=r"4 observation dimensions and Pendulum-v1 has 3"):
+        train("piro", task="Pendulum-v1", out=tmp_path / "run")
+
+
+def test_local_minari_datasets_are_listed_from_their_files(folder: Path, tmp_path: Path) -> None:
+    root = tmp_path / "minari"
+    told = {"total_episodes": 3, "total_steps": 30, "env_spec": json.dumps({"id": "Hopper-v5"})}
+    for name, text in {"mine/hopper-v0": json.dumps(told), "odd-v0": "[]", "torn-v0": "{", "bare-v1": "{}"}.items():
+        (root / name / "data").mkdir(parents=True)
+        (root / name / "data" / "metadata.json").write_text(text)
+    assert named_demos()[2:] == [
+        Named("minari:bare-v1", None, None, None, None),
+        Named("minari:mine/hopper-v0", "Hopper-v5", 3, 30, None),
+    ]
