@@ -19,12 +19,13 @@ import trustirl as ti
 from tests.control.test_runs import metrics
 from trustirl.cli import main
 from trustirl.core.types import Transition
+from trustirl.demos import restore_state
 from trustirl.experiment import expert_groups
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.practice import Steps
 from trustirl.rl.truth import PaidTransition, true_reward
 from trustirl.worlds import expert
-from trustirl.worlds.expert_run import FIRST_SEED, simulator_state
+from trustirl.worlds.expert_run import FIRST_SEED
 from trustirl.worlds.job import Experiment, settle
 
 SMALL: dict[str, Any] = {
@@ -158,43 +159,30 @@ def test_recorded_episodes_are_the_experts_and_can_be_taken_up_again(run: ti.Run
 
 def replayed(run: ti.Run, atol: float) -> None:
     """Play the episodes again by `run.policy`; then restore states and take single steps."""
-    arrays = np.load(run.path / "demos.npz")
-    assert {arrays[name].dtype for name in ("observations", "rewards")} == {np.dtype(np.float32)}
-    assert arrays["states"].dtype == np.float64
+    demos = ti.Demos.from_npz(run.path / "demos.npz")
+    assert demos.states is not None
+    assert demos.next_observations is not None
+    assert demos.observations.dtype == demos.next_observations.dtype == np.float32
+    assert demos.states.dtype == np.float64
     env = gym.make(run.config["task"])
-    first = 0
-    for episode, end in enumerate(arrays["episode_ends"]):
-        obs, _ = env.reset(seed=FIRST_SEED + episode)
-        for step in range(first, end):
-            np.testing.assert_array_equal(np.asarray(obs, np.float32), arrays["observations"][step])
+    for number, episode in enumerate(demos):
+        obs, _ = env.reset(seed=FIRST_SEED + number)
+        for step, done in enumerate(episode.actions):
+            np.testing.assert_array_equal(np.asarray(obs, np.float32), episode.observations[step])
             action, _ = run.policy.predict(obs, deterministic=True)
-            np.testing.assert_allclose(action, arrays["actions"][step], atol=1e-5)
-            obs, reward, terminated, _, _ = env.step(arrays["actions"][step])
-            assert float(reward) == pytest.approx(arrays["rewards"][step], rel=1e-5)  # type: ignore[arg-type]
-        assert terminated == arrays["terminated"][episode]
-        np.testing.assert_array_equal(np.asarray(obs, np.float32), arrays["final_observations"][episode])
-        first = end
-    after = np.concatenate([arrays["observations"][1:], arrays["final_observations"][-1:]])
-    inside = np.setdiff1d(np.arange(len(after)), arrays["episode_ends"] - 1)
-    env.reset(seed=0)
-    for step in inside[:: max(1, len(inside) // 20)]:
-        restore(env, arrays["states"][step])
-        np.testing.assert_array_equal(simulator_state(env), arrays["states"][step])
-        obs, *_ = env.step(arrays["actions"][step])
-        np.testing.assert_allclose(obs, after[step], atol=atol)
+            np.testing.assert_allclose(action, done, atol=1e-5)
+            obs, reward, terminated, _, _ = env.step(done)
+            assert float(reward) == pytest.approx(episode.rewards[step], rel=1e-5)  # type: ignore[index,arg-type]
+            np.testing.assert_array_equal(np.asarray(obs, np.float32), episode.next_observations[step])  # type: ignore[index]
+        assert terminated == episode.terminated[0]
+    for step in range(0, len(demos.actions), max(1, len(demos.actions) // 20)):
         env.reset(seed=0)
-
-
-def restore(env: gym.Env, state: np.ndarray) -> None:
-    inner: Any = env.unwrapped
-    if hasattr(inner, "set_state"):
-        inner.set_state(state[: inner.model.nq], state[inner.model.nq :])
-    else:
-        inner.state = state
+        restore_state(env, demos.states[step])
+        obs, *_ = env.step(demos.actions[step])
+        np.testing.assert_allclose(obs, demos.next_observations[step], atol=atol)
 
 
 def test_mujoco_states_can_be_taken_up_again(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco")
     replayed(ti.train_expert("Hopper-v4", steps=100, out=tmp_path / "run", **(SMALL | {"replay": None})), atol=1e-4)
 
 

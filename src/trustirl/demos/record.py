@@ -1,7 +1,7 @@
 """Record demonstrations by letting a policy act, and go back to a recorded simulator state."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -18,7 +18,7 @@ def record_demos(policy: Any, env: gym.Env, episodes: int, seed: int) -> Demos:
     if episodes < 1:
         raise DemoError(f"recording needs at least one episode, got {episodes}.")
     act = _actor(policy)
-    simulator = _mujoco(env)
+    simulator = _simulator(env)
     rows: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards", "states")}
     final, ends, terminated = [], [], []
     for episode in range(episodes):
@@ -29,7 +29,7 @@ def record_demos(policy: Any, env: gym.Env, episodes: int, seed: int) -> Demos:
             rows["observations"].append(_row(observation))
             rows["actions"].append(np.array(action))
             if simulator:
-                rows["states"].append(_state(*simulator))
+                rows["states"].append(simulator.read())
             observation, reward, ended, truncated, _ = env.step(action)
             rows["rewards"].append(float(reward))
             over = bool(ended or truncated)
@@ -47,24 +47,20 @@ def record_demos(policy: Any, env: gym.Env, episodes: int, seed: int) -> Demos:
 
 
 def restore_state(env: gym.Env, state: Float[np.ndarray, " size"]) -> None:
-    """Put a MuJoCo environment into a recorded state: the next `step` gives the recorded observation.
+    """Put a MuJoCo or classic control environment into a recorded state: the next `step` repeats the recorded one.
 
     What an environment keeps outside of the simulator, such as a goal or the steps to its time limit, stays as it is.
     A reward may differ slightly where it reads positions of bodies, as Ant's does: those lag behind the state.
     """
-    simulator = _mujoco(env)
+    simulator = _simulator(env)
     if simulator is None:
-        raise DemoError(f"{env} has no MuJoCo simulator, so no recorded state can be restored.")
-    import mujoco
-
-    model, data = simulator
-    size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
-    if state.shape != (size,):
-        raise DemoError(f"the simulator of {env} has states of {size} numbers, got {state.shape}; use the same task.")
-    state = np.array(state, np.float64)
-    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
-    mujoco.mj_forward(model, data)  # positions of bodies, which rewards read, follow from the state
-    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)  # and may have moved a part of it
+        raise DemoError(f"{env} shows no simulator state, so no recorded one can be restored.")
+    size = simulator.read().shape
+    if state.shape != size:
+        raise DemoError(
+            f"the simulator of {env} has states of {size[0]} numbers, got {state.shape}; use the same task."
+        )
+    simulator.write(np.array(state, np.float64))
 
 
 def _actor(policy: Any) -> Callable[[Any], Any]:
@@ -82,19 +78,40 @@ def _row(observation: Any) -> np.ndarray:
     return np.array(observation)
 
 
-def _mujoco(env: gym.Env) -> tuple[Any, Any] | None:
-    """The model and the data of a MuJoCo environment."""
-    data, model = (getattr(env.unwrapped, name, None) for name in ("data", "model"))
-    return (model, data) if hasattr(data, "qpos") and hasattr(model, "nq") else None
+class _Simulator(NamedTuple):
+    """The way to a simulator's state, and back."""
+
+    read: Callable[[], np.ndarray]
+    write: Callable[[np.ndarray], None]
 
 
-def _state(model: Any, data: Any) -> np.ndarray:
+def _simulator(env: gym.Env) -> _Simulator | None:
+    inner: Any = env.unwrapped
+    data, model = (getattr(inner, name, None) for name in ("data", "model"))
+    if hasattr(data, "qpos") and hasattr(model, "nq"):
+        return _mujoco(model, data)
+    if type(inner).__module__.startswith("gymnasium.envs.classic_control"):
+        return _Simulator(lambda: np.array(inner.state, np.float64), lambda state: setattr(inner, "state", state))
+    return None
+
+
+def _mujoco(model: Any, data: Any) -> _Simulator:
     """All that integration starts from: time, positions, velocities, actuators, and what warms the solver up."""
     import mujoco
 
-    state = np.empty(mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION))
-    mujoco.mj_getState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
-    return state
+    parts = mujoco.mjtState.mjSTATE_INTEGRATION
+
+    def read() -> np.ndarray:
+        state = np.empty(mujoco.mj_stateSize(model, parts))
+        mujoco.mj_getState(model, data, state, parts)
+        return state
+
+    def write(state: np.ndarray) -> None:
+        mujoco.mj_setState(model, data, state, parts)
+        mujoco.mj_forward(model, data)  # positions of bodies, which rewards read, follow from the state
+        mujoco.mj_setState(model, data, state, parts)  # and may have moved a part of it
+
+    return _Simulator(read, write)
 
 
 def _provenance(env: gym.Env, seed: int) -> dict[str, Any]:

@@ -1,22 +1,19 @@
 """Runs that train an expert: which seed it is, what it demonstrates, and the card that says where both come from."""
 
-import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from jaxtyping import Float
 
-from trustirl.core.files import read_json, write_bytes, write_json
+from trustirl.core.files import read_json, write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Schedule
-from trustirl.learned import save_policies
+from trustirl.learned import ControlPolicy, save_policies
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import SEED_BITS
-from trustirl.rollouts.policy import HostPolicy
-from trustirl.rollouts.spaces import flatten_observations, to_env_actions
 from trustirl.tasks.control import ControlTask
 from trustirl.worlds.control_run import columns, memory_note, stage_facts, summary_of
 from trustirl.worlds.expert import ExpertOptions, Task, build, iterations
@@ -48,10 +45,9 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
             experiment.seeds * (last + 1) * schedule.rounds * schedule.updates,
         )
         seed = int(np.argmax(summary["returns"]))
-        recorded = record_expert(parts.to_host(actors).of(seed), parts.task, options.episodes, FIRST_SEED)
-        parts.ledger.add("evaluation", len(recorded["actions"]))
-        save_demos(path / "demos.npz", recorded)
-        demos = Demos.from_npz(path / "demos.npz")
+        policy = ControlPolicy(parts.to_host(actors).of(seed), parts.task)
+        demos = record_expert(policy, parts.task, options.episodes)
+        parts.ledger.add("evaluation", len(demos.actions))
         card = {
             "format_version": 1,
             "task": parts.task.env_id,
@@ -66,10 +62,13 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
             "policy": "deterministic",
             "evaluation": {"episodes": options.evaluation_episodes}
             | {name: last_rows[seed][f"return_{name}"] for name in ("mean", "std", "min", "max")},
-            "demonstrations": described(demos, recorded),
+            "demonstrations": described(demos),
             "demo_hash": demos.content_hash(),
         }
-        write_json(path / "card.json", card | _provenance(read_json(path / "manifest.json"), parts.task))
+        made = _provenance(read_json(path / "manifest.json"), parts.task)
+        write_json(path / "card.json", card | made)
+        told = dict(demos.provenance) | {"source": "trustirl expert"} | made
+        replace(demos, provenance=told).save(path / "demos.npz")
         summary |= {"expert_seed": seed, "demo_return": card["demonstrations"]["mean"]}
         write_json(path / "summary.json", summary | {"env_steps": parts.ledger.counts})
 
@@ -92,54 +91,18 @@ def spread(returns: Float[np.ndarray, "*seeds episodes"]) -> dict[str, Any]:
     return {name: getattr(returns, name)(axis=-1) for name in ("mean", "std", "min", "max")}
 
 
-def record_expert(policy: HostPolicy, task: ControlTask, episodes: int, first_seed: int) -> dict[str, np.ndarray]:
-    """Episodes of the deterministic policy, one per seed, with the simulator's state before each action.
-
-    Demos.record will take this function's place.
-    """
-    steps: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards", "states")}
-    ends: dict[str, list[Any]] = {name: [] for name in ("episode_ends", "terminated", "final_observations")}
+def record_expert(policy: ControlPolicy, task: ControlTask, episodes: int) -> Demos:
+    """Episodes of the deterministic policy; all but the simulator's states as float32, as networks see them."""
     env = task.make()
-    for seed in range(first_seed, first_seed + episodes):
-        observation, _ = env.reset(seed=seed)
-        terminated = truncated = False
-        while not (terminated or truncated):
-            obs = flatten_observations(observation, 1)
-            action = to_env_actions(task, policy.mode(obs))[0]
-            before = simulator_state(env)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            for name, value in zip(steps, (obs[0], action, reward, before), strict=True):
-                steps[name].append(value)
-        final = flatten_observations(observation, 1)[0]
-        for name, value in zip(ends, (len(steps["actions"]), terminated, final), strict=True):
-            ends[name].append(value)
+    demos = Demos.record(policy, env, episodes, FIRST_SEED)
     env.close()
-    if steps["states"][0] is None:
-        del steps["states"]
-    return {name: np.array(values) for name, values in (steps | ends).items()}
+    floats = ("observations", "actions", "rewards", "next_observations")
+    kept = {name: getattr(demos, name) for name in floats}
+    small = {name: array.astype(np.float32) for name, array in kept.items() if array.dtype == np.float64}
+    return replace(demos, **small)
 
 
-def simulator_state(env: gym.Env) -> Float[np.ndarray, " numbers"] | None:
-    """What must be restored to act again from here: positions and velocities, or what classic control keeps."""
-    inner: Any = env.unwrapped
-    if hasattr(inner, "data") and hasattr(inner.data, "qpos"):
-        return np.concatenate([inner.data.qpos, inner.data.qvel])
-    state = getattr(inner, "state", None)
-    return None if state is None else np.array(state, np.float64)
-
-
-def save_demos(path: Path, recorded: dict[str, np.ndarray]) -> None:
-    """Write what `Demos.from_npz` reads; floats but the states' as float32."""
-    small: dict[str, Any] = {
-        name: array.astype(np.float32) if array.dtype.kind == "f" and name != "states" else array
-        for name, array in recorded.items()
-    }
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **small)
-    write_bytes(path, buffer.getvalue())
-
-
-def described(demos: Demos, recorded: dict[str, np.ndarray]) -> dict[str, Any]:
+def described(demos: Demos) -> dict[str, Any]:
     """What a card says of recorded episodes."""
     returns = demos.returns()
     assert returns is not None
@@ -150,7 +113,7 @@ def described(demos: Demos, recorded: dict[str, np.ndarray]) -> dict[str, Any]:
         **{name: float(value) for name, value in spread(returns).items()},
         "terminated": int(demos.terminated.sum()),
         "first_seed": FIRST_SEED,  # of env.reset, one more for each episode
-        "states": list(recorded["states"].shape) if "states" in recorded else None,
+        "states": None if demos.states is None else list(demos.states.shape),
     }
 
 
