@@ -37,9 +37,10 @@ from trustirl.worlds.memory import check_memory
 
 Task = str | gym.Env | Callable[..., gym.Env]
 
-# What learns well, by kind of task and by task. In an iteration every environment practises for the length of a whole
-# episode, or the ends of long ones would never be seen. Steps that shrink, and an average of the latest policies,
-# make the last policy a steady one.
+# Settings by kind of task and by task; those of CartPole and Pendulum have been tried, the others are usual ones.
+# In an iteration every environment practises for the length of a whole episode, or the ends of long ones would never
+# be seen. Steps that shrink, and an average of the latest policies, make the last policy a steady one. With a
+# temperature of 0.1, steps of 1e-3 and no LayerNorm, two of three CartPole seeds lost their 500 again.
 STEADY = {"annealing": 0.1, "averaging": 0.005}
 SAC = STEADY | {"learn_temperature": True, "layer_norm": True}
 SOFT_Q = STEADY | {"temperature": 0.5, "tau": 0.02, "layer_norm": True}
