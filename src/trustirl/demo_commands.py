@@ -157,8 +157,9 @@ def _compared(demos: Demos, given: str | None) -> tuple[ControlTask | None, str]
         return None, f"{named}, which is not made because a file names it; say --task {named} if you trust it"
     try:
         return make_control_task(named, _harmless(demos.provenance.get("env_kwargs"))), ""
-    except InputError as error:
-        return None, f"{named}, not compared: {str(error).rstrip('.')}"
+    except Exception as error:  # a constructor may raise anything on arguments that a file gives
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        return None, f"{named}, not compared: {reason}"
 
 
 def _harmless(env_kwargs: Any) -> dict[str, Any]:

@@ -93,6 +93,8 @@ def test_inspect_without_a_task_says_why(capsys: Capture, file: Path, tmp_path: 
 
     assert "name it by --task" in run(capsys, "inspect", renamed())
     assert "Zork-v0, not compared: unknown environment" in run(capsys, "inspect", renamed(env_id="Zork-v0"))
+    broken = renamed(env_id="Pendulum-v1", env_kwargs={"max_episode_steps": 0})
+    assert "Pendulum-v1, not compared: " in run(capsys, "inspect", broken)
     text = run(capsys, "inspect", renamed(env_id="this:Danger-v0"))
     assert "is not made because a file names it" in text
     assert "Outside" not in text
