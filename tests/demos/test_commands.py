@@ -12,6 +12,7 @@ import pytest
 from trustirl import demo_commands
 from trustirl.cli import main
 from trustirl.demos import Demos
+from trustirl.run import Run
 from trustirl.tasks.control import make_control_task
 
 Capture = pytest.CaptureFixture[str]
@@ -208,10 +209,8 @@ class Lever:
 
 
 def test_record_the_policy_of_a_run(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Finished:
-        policy, config = Lever("CartPole-v1"), {"algorithm": "piro", "task": "CartPole-v1"}
-
-    monkeypatch.setattr(demo_commands, "load", lambda path: Finished)
+    config = {"algorithm": "piro", "task": "CartPole-v1", "task_args": {"sutton_barto_reward": True}}
+    monkeypatch.setattr(demo_commands, "load", lambda path: Run(path, config, {}, [Lever("CartPole-v1")], []))
     command = ("record", "CartPole-v1", "--run", tmp_path / "cart", "--episodes", 2, "-o")
     run(capsys, *command, tmp_path / "mode.npz")
     run(capsys, *command, tmp_path / "drawn.npz", "--stochastic")
@@ -220,6 +219,7 @@ def test_record_the_policy_of_a_run(capsys: Capture, tmp_path: Path, monkeypatch
     assert mode.provenance["policy"] == "piro (cart), likeliest actions"
     assert drawn.provenance["policy"] == "piro (cart), drawn actions"
     assert mode.terminated.all()
+    assert mode.returns().tolist() == [-1.0, -1.0]  # the reward that the run's own argument asks for
     told = refused(capsys, "record", "Pendulum-v1", "--run", tmp_path / "cart", "-o", tmp_path / "x.npz")
     assert "learned CartPole-v1 and cannot act in Pendulum-v1" in told
 
