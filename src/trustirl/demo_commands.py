@@ -19,7 +19,7 @@ from trustirl.demos.packaged import Named, find_demos, named_demos
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.parsing import parse
 from trustirl.report.demos import write_demo_page
-from trustirl.run import load
+from trustirl.run import Run, load
 from trustirl.tasks.control import ControlTask, make_control_task
 
 USAGE = """\
@@ -157,8 +157,9 @@ def _compared(demos: Demos, given: str | None) -> tuple[ControlTask | None, str]
         return None, f"{named}, which is not made because a file names it; say --task {named} if you trust it"
     try:
         return make_control_task(named, _harmless(demos.provenance.get("env_kwargs"))), ""
-    except InputError as error:
-        return None, f"{named}, not compared: {str(error).rstrip('.')}"
+    except Exception as error:  # a constructor may raise anything on arguments that a file gives
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        return None, f"{named}, not compared: {reason}"
 
 
 def _harmless(env_kwargs: Any) -> dict[str, Any]:
@@ -201,8 +202,11 @@ def _record(arguments: list[str]) -> None:
     if options.random == (options.run is not None):
         raise InputError("somebody has to act: give --run RUN, or --random, and not both.")
     _require_free(options.out, options.overwrite)
-    task = make_control_task(options.task)
-    policy, told = (None, "random actions") if options.run is None else _policy(options.run, task, options.stochastic)
+    run = None if options.run is None else load(options.run)
+    # A run that learned this very task learned it with these arguments.
+    arguments_of_task = run.config.get("task_args") if run and run.config.get("task") == options.task else None
+    task = make_control_task(options.task, arguments_of_task)
+    policy, told = (None, "random actions") if run is None else _policy(run, task, options.stochastic)
     env = task.make()
     try:
         env.action_space.seed(options.seed)
@@ -215,20 +219,19 @@ def _record(arguments: list[str]) -> None:
     _say_written(demos, str(options.out))
 
 
-def _policy(path: Path, task: ControlTask, stochastic: bool) -> tuple[Callable[[Any], Any], str]:
+def _policy(run: Run, task: ControlTask, stochastic: bool) -> tuple[Callable[[Any], Any], str]:
     """The policy of a run as a function of the observation, and what to say of it."""
-    run = load(path)
     spaces = getattr(run.policy, "spaces", None)  # policies of the exact world have none
     if any(getattr(spaces, name, None) != getattr(task, name) for name in ("obs_dim", "action_dim", "discrete")):
         made = run.config.get("task", "another task")
         raise InputError(
-            f"the policy of {path} learned {made} and cannot act in {task.name}; name the run's own task."
+            f"the policy of {run.path} learned {made} and cannot act in {task.name}; name the run's own task."
         )
 
     def act(observation: Any) -> Any:
         return run.policy.predict(observation, deterministic=not stochastic)[0]
 
-    return act, f"{run.config.get('algorithm')} ({path.name}), {'drawn' if stochastic else 'likeliest'} actions"
+    return act, f"{run.config.get('algorithm')} ({run.path.name}), {'drawn' if stochastic else 'likeliest'} actions"
 
 
 def _require_free(path: Path, overwrite: bool) -> None:

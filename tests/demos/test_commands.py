@@ -12,6 +12,7 @@ import pytest
 from trustirl import demo_commands
 from trustirl.cli import main
 from trustirl.demos import Demos
+from trustirl.run import Run
 from trustirl.tasks.control import make_control_task
 
 Capture = pytest.CaptureFixture[str]
@@ -93,6 +94,8 @@ def test_inspect_without_a_task_says_why(capsys: Capture, file: Path, tmp_path: 
 
     assert "name it by --task" in run(capsys, "inspect", renamed())
     assert "Zork-v0, not compared: unknown environment" in run(capsys, "inspect", renamed(env_id="Zork-v0"))
+    broken = renamed(env_id="Pendulum-v1", env_kwargs={"max_episode_steps": 0})
+    assert "Pendulum-v1, not compared: " in run(capsys, "inspect", broken)
     text = run(capsys, "inspect", renamed(env_id="this:Danger-v0"))
     assert "is not made because a file names it" in text
     assert "Outside" not in text
@@ -206,10 +209,8 @@ class Lever:
 
 
 def test_record_the_policy_of_a_run(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Finished:
-        policy, config = Lever("CartPole-v1"), {"algorithm": "piro", "task": "CartPole-v1"}
-
-    monkeypatch.setattr(demo_commands, "load", lambda path: Finished)
+    config = {"algorithm": "piro", "task": "CartPole-v1", "task_args": {"sutton_barto_reward": True}}
+    monkeypatch.setattr(demo_commands, "load", lambda path: Run(path, config, {}, [Lever("CartPole-v1")], []))
     command = ("record", "CartPole-v1", "--run", tmp_path / "cart", "--episodes", 2, "-o")
     run(capsys, *command, tmp_path / "mode.npz")
     run(capsys, *command, tmp_path / "drawn.npz", "--stochastic")
@@ -218,6 +219,7 @@ def test_record_the_policy_of_a_run(capsys: Capture, tmp_path: Path, monkeypatch
     assert mode.provenance["policy"] == "piro (cart), likeliest actions"
     assert drawn.provenance["policy"] == "piro (cart), drawn actions"
     assert mode.terminated.all()
+    assert mode.returns().tolist() == [-1.0, -1.0]  # the reward that the run's own argument asks for
     told = refused(capsys, "record", "Pendulum-v1", "--run", tmp_path / "cart", "-o", tmp_path / "x.npz")
     assert "learned CartPole-v1 and cannot act in Pendulum-v1" in told
 
