@@ -143,7 +143,7 @@ def from_npz(count: int, folder: Path) -> None:
             file.write_bytes(data.draw(damage(originals)))
         else:
             names = data.draw(st.lists(st.sampled_from(FIELDS), max_size=5, unique=True))
-            arrays = {name: data.draw(any_field(name)) for name in {"observations", "actions", *names}}
+            arrays = {name: data.draw(any_field(name)) for name in dict.fromkeys(["observations", "actions", *names])}
             if data.draw(st.integers(0, 9)) == 0:
                 arrays["actions"] = np.array([{}, []], dtype=object)
             (np.savez_compressed if data.draw(st.booleans()) else np.savez)(file, **arrays)
@@ -171,7 +171,7 @@ def from_hdf5(count: int, folder: Path) -> None:
         else:
             names = data.draw(st.lists(st.sampled_from(FIELDS), max_size=5, unique=True))
             with h5py.File(file, "w") as root:
-                for name in {"observations", "actions", *names}:
+                for name in dict.fromkeys(["observations", "actions", *names]):
                     array = data.draw(any_field(name))
                     if array.dtype.kind in "UM":
                         root.create_group(name)

@@ -19,6 +19,10 @@ from hypothesis.extra import numpy as npst
 from tests.demos.samples import assert_same, assert_sound, make
 from trustirl import DemoError
 from trustirl.demos.schema import Demos
+from trustirl.demos.tabular import tabular_measure
+from trustirl.experiment import setting_groups
+from trustirl.worlds.exact import build
+from trustirl.worlds.job import Experiment, settle
 
 GOLDEN = Path(__file__).parent / "golden-1.npz"
 D4RL = {
@@ -235,7 +239,7 @@ def test_unusual_archives_are_refused(tmp_path: Path) -> None:
     make().save(tmp_path / "new.npz")
     with zipfile.ZipFile(tmp_path / "new.npz", "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("trustirl_demos.npy", member("{'descr': '|i1', 'fortran_order': False, 'shape': ()}", b"\2"))
-    with pytest.raises(DemoError, match="newer version"):
+    with pytest.raises(DemoError, match="only a newer version of trustirl knows"):
         Demos.load(tmp_path / "new.npz")
 
 
@@ -312,6 +316,18 @@ def test_hdf5_cannot_lead_out_of_the_file_or_load_plug_ins(tmp_path: Path) -> No
     refused("observations must be a dataset")
     write_hdf5(path, {name: D4RL[name] for name in ("observations", "actions")})
     refused("lacks terminals and timeouts")
+
+
+def test_training_reads_any_file(tmp_path: Path) -> None:
+    arrays = {"observations": np.array([0, 1, 2, 2]), "actions": np.array([0, 1, 0, 3])}
+    path = write_hdf5(tmp_path / "grid.h5", arrays | {"episode_ends": np.array([2, 4])})
+    settings = settle(setting_groups("mce", "gridworld"), {}, "mce")
+    world = build(Experiment("mce", "gridworld", {"size": 3}, str(path), None, "first", 1, 2, settings))
+    np.testing.assert_array_equal(world.demo.obs, arrays["observations"])
+    np.testing.assert_allclose(world.demo.weight[1] / world.demo.weight[0], world.mdp.discount)
+    wrong = write_hdf5(tmp_path / "wrong.h5", arrays | {"actions": np.array([0, 1, 0, 9]), "episode_ends": [2, 4]})
+    with pytest.raises(DemoError, match=r"step 1 of episode 1 of the demos has action 9"):
+        tabular_measure(Demos.load(wrong), world.mdp)
 
 
 def test_compressed_hdf5_is_read(tmp_path: Path) -> None:
@@ -406,6 +422,7 @@ def test_without_episodes_the_flags_end_them(tmp_path: Path) -> None:
         ("observation,action,time\n1,1,3\n1,1,3\n", "row 1 has the time of another row"),
         ("observation,action,time\n1,1,inf\n1,1,3\n", "time column must hold one finite number"),
         ("observation,action,episode,terminated\n1,1,a,1\n1,1,a,0\n", "terminated mark step 0 of episode 0"),
+        ("q\x85\x1b[2J,w\n1,2\n", r"unknown column 'observation': choose from q  \[2J, w"),
         ("observation,action\n1," + "9" * 200_000 + "\n", "damaged or not a table"),
     ],
 )

@@ -19,6 +19,10 @@ class InputError(TrustIRLError, ValueError):
 class DemoError(InputError):
     """Demonstrations that cannot be used as they are; the sentence names the field, the episode and the mend."""
 
+    def __init__(self, sentence: str) -> None:
+        """Names out of files may hold anything: what would break the line, or move a cursor, becomes a space."""
+        super().__init__("".join(character if character.isprintable() else " " for character in sentence))
+
 
 class NumericalError(TrustIRLError, ArithmeticError):
     """A quantity stopped being finite; what was good before it is still on disk."""

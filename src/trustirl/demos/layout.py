@@ -30,8 +30,9 @@ FORMAT = 1
 
 def from_fields(fields: Mapping[str, np.ndarray], path: object, present: Collection[str]) -> Demos:
     """Demonstrations of named arrays, which are taken over; `present` are the names of all that the file holds."""
-    if int(fields.get("trustirl_demos", np.array(FORMAT)).max(initial=0)) > FORMAT:
-        raise DemoError(f"the demo file {path} was written by a newer version of trustirl; update it.")
+    version = fields.get("trustirl_demos")
+    if version is not None and (version.shape or version.dtype.kind not in "iu" or version > FORMAT):
+        raise DemoError(f"the demo file {path} has a format that only a newer version of trustirl knows; update.")
     observations = fields.get("observations", fields.get("obs"))
     actions = fields.get("actions")
     if observations is None or actions is None:

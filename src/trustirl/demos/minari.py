@@ -81,7 +81,7 @@ def write_minari(demos: Demos, dataset_id: str, env: str | gym.Env | None, descr
             "Minari keeps consecutive steps and the observation after the last one, which these demos lack; give "
             "final_observations, do not subsample, or save as .npz."
         )
-    root = _root() / dataset_id
+    root = local_root() / dataset_id
     if root.exists():
         raise DemoError(f"the Minari dataset {dataset_id} already exists; choose another name or version.")
     spaces = _spaces(demos, env)
@@ -111,7 +111,7 @@ def write_minari(demos: Demos, dataset_id: str, env: str | gym.Env | None, descr
         raise
 
 
-def _root() -> Path:
+def local_root() -> Path:
     """Where Minari keeps its datasets."""
     return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
 
@@ -130,7 +130,7 @@ def _data_folder(dataset_id: str | os.PathLike[str]) -> Path:
         if path.exists():
             raise DemoError(f"{path} holds no Minari dataset; give the folder in which data/metadata.json lies.")
         _require_id(str(dataset_id))
-        path = _root() / dataset_id
+        path = local_root() / dataset_id
         if not is_minari(path):
             _download(str(dataset_id), path)
     return path / "data" if (path / "data" / "metadata.json").is_file() else path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trustirl.core.errors import DemoError, unknown_name
 from trustirl.core.files import read_json
-from trustirl.demos.minari import _root as minari_root
+from trustirl.demos.minari import local_root
 from trustirl.demos.schema import Demos
 
 FOLDER = Path(__file__).parent / "packaged"  # TASK.npz, and TASK.json that says where it comes from
@@ -69,7 +69,7 @@ def _packaged(task: str) -> Named:
 
 def _local_minari() -> Iterator[Named]:
     """Datasets as their folders tell; Minari itself need not be installed to see them."""
-    root = minari_root()
+    root = local_root()
     for file in sorted(root.rglob("data/metadata.json")):
         try:
             told = json.loads(file.read_text(encoding="utf-8"))
