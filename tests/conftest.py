@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 # Tests compile the same small programs many times; what one has compiled, the others (and the processes they start)
@@ -25,6 +25,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("trustirl")
+
+
+COMPILE_MUCH = {"algorithms", "control", "rl"}  # and compute little
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compile_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+    quick = request.path.parent.name in COMPILE_MUCH
+    jax.config.update("jax_disable_most_optimizations", quick)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture

@@ -1,0 +1,117 @@
+"""The Python API: train, act, reuse the reward, load it all again."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import trustirl as ti
+from trustirl.core.files import write_bytes
+from trustirl.irl.store import RunFolder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
+    return ti.train(
+        "trro",
+        task="gridworld",
+        task_args={"size": 3},
+        steps=20,
+        minorizer="curvature",
+        out=tmp_path_factory.mktemp("a"),
+    )
+
+
+def test_policy_predicts_like_stable_baselines(run: ti.Run) -> None:
+    actions, state = run.policy.predict(np.array([0, 8]), deterministic=True)
+    assert state is None
+    assert actions.shape == (2,)
+    action, _ = run.policy.predict(1, deterministic=True)
+    assert action == 2  # the cell above the middle moves down, to the target
+    frequencies = np.bincount(run.policy.predict(np.zeros(20_000, int), seed=3)[0], minlength=5) / 20_000
+    np.testing.assert_allclose(frequencies, np.exp(run.policy.log_prob[0]), atol=0.02)
+
+
+def test_reward_is_batched_numpy_and_recovers_the_distance(run: ti.Run) -> None:
+    rewards = run.reward(np.arange(9), np.zeros(9, int), np.arange(9), np.zeros(9, bool))
+    assert isinstance(rewards, np.ndarray)
+    distance = np.hypot(*(np.stack(np.divmod(np.arange(9), 3)) - 1))
+    assert np.corrcoef(rewards, -distance)[0, 1] > 0.999
+    np.testing.assert_array_equal(run.reward.table()[:, 3], rewards)
+    with pytest.raises(ti.InputError, match=r"0\.\.8"):
+        run.reward(np.array([9]), np.array([0]))
+
+
+@pytest.mark.parametrize("kind", ["table", "linear", "mlp"])
+def test_saved_runs_load_to_the_same(kind: str, tmp_path: Path) -> None:
+    run = ti.train("ml-irl", task="chain", steps=2, reward=kind, seeds=2, out=tmp_path / "run")
+    loaded = ti.load(tmp_path / "run")
+    for one, other in zip(run.rewards, loaded.rewards, strict=True):
+        np.testing.assert_array_equal(one.table(), other.table())
+    np.testing.assert_array_equal(ti.load_reward(tmp_path / "run").table(), run.reward.table())
+    assert not np.array_equal(run.rewards[0].table(), run.rewards[1].table())  # seeds differ
+    np.testing.assert_array_equal(run.policy.log_prob, loaded.policy.log_prob)
+
+
+def test_demos_given_as_arrays_are_kept_with_the_run(tmp_path: Path) -> None:
+    demos = ti.Demos.from_numpy([0, 1, 2, 0, 1], [1, 1, 1, 1, 0], episode_ends=[3, 5])
+    run = ti.train("piro", task="chain", demos=demos, steps=2, out=tmp_path / "run")
+    again = ti.Demos.from_npz(run.config["demos"])
+    assert again.content_hash() == demos.content_hash()
+    np.testing.assert_array_equal(demos.time_in_episode(), [0, 1, 2, 0, 1])
+    assert len(demos.take(1).observations) == 3
+
+
+def test_episodes_are_chosen_by_place_length_or_return() -> None:
+    demos = ti.Demos.from_numpy(
+        np.arange(9), np.arange(9), [2, 5, 9], [True, False, True], [1, 1, 9, 0, 0, 1, 1, 1, 1]
+    )
+    np.testing.assert_array_equal(demos.returns(), [2, 9, 4])
+    np.testing.assert_array_equal(demos.take(1).observations, [0, 1])
+    np.testing.assert_array_equal(demos.take(1, "longest").observations, [5, 6, 7, 8])
+    best = demos.take(2, "best")
+    np.testing.assert_array_equal(best.observations, np.arange(2, 9))
+    np.testing.assert_array_equal(best.episode_ends, [3, 7])
+    np.testing.assert_array_equal(best.terminated, [False, True])
+    np.testing.assert_array_equal(best.returns(), [9, 4])
+    with pytest.raises(ti.InputError, match="hold no rewards"):
+        ti.Demos.from_numpy([0], [0]).take(1, "best")
+
+
+def test_unknown_settings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ti.InputError, match="did you mean 'inner_steps'"):
+        ti.train("piro", task="chain", inner_step=3, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_nan_stops_the_run_and_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ti.NumericalError, match=r"became (nan|inf|-inf) at iteration \d+ of seed 0"):
+        ti.train("ml-irl", task="chain", steps=5, reward_step=1e308, decay=0.0, out=tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints" / "latest.json").exists()
+
+
+def test_damaged_files_are_named(run: ti.Run, tmp_path: Path) -> None:
+    import shutil
+
+    broken = tmp_path / "run"
+    shutil.copytree(run.path, broken)
+    write_bytes(broken / "reward.safetensors", (broken / "reward.safetensors").read_bytes()[:-3])
+    with pytest.raises(ti.InputError, match=r"reward\.safetensors is damaged"):
+        ti.load(broken)
+    (broken / "summary.json").unlink()
+    with pytest.raises(ti.InputError, match=r"summary\.json does not exist"):
+        ti.load(broken)
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(run: ti.Run, tmp_path: Path) -> None:
+    import json
+    import shutil
+
+    broken = tmp_path / "run"
+    shutil.copytree(run.path, broken)
+    (broken / "summary.json").unlink()
+    config = RunFolder(broken).config()
+    config["algorithm_config"]["halvings"] = 7
+    (broken / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ti.InputError, match="belongs to another config"):
+        ti.resume(broken)
