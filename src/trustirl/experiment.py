@@ -86,7 +86,7 @@ def train(
             demo_episodes=demo_episodes,
             demo_choice=demo_choice,
             seeds=seeds,
-            steps=steps or (EXACT_STEPS if exact else CONTROL_STEPS)[preset],
+            steps=steps or _preset_steps(name, exact, preset),
             settings=resolved,
         )
         job = _job(experiment, task, demos if isinstance(demos, Demos) else None)
@@ -180,7 +180,7 @@ def setting_groups(algorithm: str, task: Task) -> Groups:
         raise unknown_name("algorithm", algorithm, ALGORITHMS)
     if is_exact(task):
         return {"algorithm_config": ALGORITHMS[algorithm].config(), "exact": ExactOptions()}
-    return control.groups(algorithm)
+    return control.groups(algorithm, task_name(task))
 
 
 def expert_groups(task: Task, task_args: Mapping[str, Any] | None = None) -> Groups:
@@ -193,6 +193,12 @@ def expert_groups(task: Task, task_args: Mapping[str, Any] | None = None) -> Gro
 def _precision(exact: bool) -> AbstractContextManager[None]:
     """Exact solutions need float64, networks do not."""
     return double_precision() if exact else nullcontext()
+
+
+def _preset_steps(task: str, exact: bool, preset: Preset) -> int:
+    if preset == "tuned" and "steps" in control.TUNED.get(task, {}):
+        return int(control.TUNED[task]["steps"])
+    return (EXACT_STEPS if exact else CONTROL_STEPS)[preset]
 
 
 def _check_counts(**counts: int | None) -> None:

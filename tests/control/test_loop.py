@@ -1,6 +1,6 @@
 """PIRO on a simulator: it runs, repeats itself, counts its steps and never stores a reward."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import jax
@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
+from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.worlds.control import build, iterations
-from trustirl.worlds.job import Experiment
+from trustirl.worlds.control import SAMPLED, TUNED, build, iterations
+from trustirl.worlds.job import Experiment, settle
 
 
 def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
@@ -120,6 +121,17 @@ def test_bad_settings_are_refused(changes: dict[str, Any], words: str) -> None:
 def test_an_algorithm_that_needs_the_mdp_says_so() -> None:
     with pytest.raises(InputError, match="trro needs a known MDP"):
         setting_groups("trro", "CartPole-v1")
+
+
+@pytest.mark.parametrize("algorithm", SAMPLED)
+@pytest.mark.parametrize("task", TUNED)
+def test_a_tasks_own_settings_are_its_defaults(task: str, algorithm: str) -> None:
+    resolved = settle(setting_groups(algorithm, task), {}, algorithm)
+    found = {name: value for group in resolved.values() for name, value in group.items()}
+    of_others = {field.name for field in fields(ALGORITHMS["piro"].config)} - found.keys()
+    for name, value in TUNED[task].items():
+        assert name in {"steps"} | of_others or found[name] == value
+    assert setting_groups(algorithm, "Hopper-v4")["solver"].width == 256
 
 
 def test_steps_that_allow_no_reward_update_are_refused() -> None:

@@ -9,7 +9,7 @@ clip of ten random deviations.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -32,7 +32,7 @@ from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
 from trustirl.tasks.control import ControlTask, make_control_task
 from trustirl.worlds.control import StageOptions, at_least_one, example_row, open_stage
-from trustirl.worlds.job import Experiment
+from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory
 
 Task = str | gym.Env | Callable[..., gym.Env]
@@ -113,11 +113,7 @@ def preset(task: Task, task_args: Mapping[str, Any] | None = None) -> dict[str, 
 
 def groups(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of an expert, with a preset's values as defaults."""
-    kinds = {"solver": SolverConfig, "plan": Schedule, "expert": ExpertOptions}
-    return {
-        group: kind(**{field.name: settings[field.name] for field in fields(kind) if field.name in settings})
-        for group, kind in kinds.items()
-    }
+    return filled({"solver": SolverConfig, "plan": Schedule, "expert": ExpertOptions}, settings)
 
 
 def iterations(steps: int, schedule: Schedule) -> int:

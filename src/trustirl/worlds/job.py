@@ -67,6 +67,14 @@ class Job(NamedTuple):
     close: Callable[[], None] = lambda: None
 
 
+def filled(kinds: Mapping[str, type[Any]], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A dataclass of each kind, with what the settings say of its fields."""
+    return {
+        group: kind(**{field.name: settings[field.name] for field in fields(kind) if field.name in settings})
+        for group, kind in kinds.items()
+    }
+
+
 def settle(groups: Groups, given: Mapping[str, Any], what: str) -> dict[str, dict[str, Any]]:
     """Every setting of every group, with the given ones in place of the defaults."""
     known = {field.name for default in groups.values() for field in fields(default)}
