@@ -1,7 +1,12 @@
 """Small control experiments that tests share."""
 
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from trustirl.demos.schema import Demos
@@ -50,3 +55,22 @@ def experiment(algorithm: str = "piro", task: str = "CartPole-v1", seeds: int = 
         steps=260,
         settings=settle(setting_groups(algorithm, task), SETTINGS | changes, algorithm),
     )
+
+
+def stopping(task: str, folder: Path) -> Callable[..., gym.Env]:
+    """Makes environments that ask the run in `folder` to stop, once, in the middle of an iteration."""
+    asked = False
+
+    class Nudge(gym.Wrapper):
+        def step(self, action: Any) -> Any:
+            nonlocal asked
+            if not asked and sum(1 for _ in (folder / "metrics.jsonl").open()) >= 2:
+                asked = True
+                os.kill(os.getpid(), signal.SIGTERM)
+            return self.env.step(action)
+
+    def make(**arguments: Any) -> gym.Env:
+        return Nudge(gym.make(task, **arguments))
+
+    make.__name__ = task
+    return make

@@ -1,8 +1,6 @@
 """Experts: what they learn from, what they leave, and that nobody else sees the true reward."""
 
 import json
-import os
-import signal
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from gymnasium.spaces import Box
 from gymnasium.wrappers import TimeLimit
 
 import trustirl as ti
+from tests.control.small import SETTINGS, stopping
 from tests.control.test_runs import metrics
 from trustirl.cli import main
 from trustirl.core.types import Transition
@@ -28,20 +27,8 @@ from trustirl.worlds import expert
 from trustirl.worlds.expert_run import FIRST_SEED
 from trustirl.worlds.job import Experiment, settle
 
-SMALL: dict[str, Any] = {
-    "steps_per_iteration": 80,
-    "envs": 2,
-    "rounds": 2,
-    "batch": 16,
-    "warmup": 20,
-    "width": 8,
-    "depth": 1,
-    "backend": "sync",
-    "evaluation_episodes": 2,
-    "evaluate_every": 1,
-    "checkpoint_every": 1,
-    "episodes": 3,
-}
+OF_REWARDS = ("reward_batch", "reference", "reward_width", "reward_depth")
+SMALL: dict[str, Any] = {name: SETTINGS[name] for name in SETTINGS if name not in OF_REWARDS} | {"episodes": 3}
 
 
 class Ledge(gym.Env):
@@ -187,20 +174,7 @@ def test_mujoco_states_can_be_taken_up_again(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_expert_resumes_to_the_same_metrics_and_demonstrations(run: ti.Run, tmp_path: Path) -> None:
-    task, asked = run.config["task"], False
-
-    def make(**arguments: Any) -> gym.Env:
-        return Nudge(gym.make(task, **arguments))
-
-    class Nudge(gym.Wrapper):
-        def step(self, action: Any) -> Any:
-            nonlocal asked
-            if not asked and sum(1 for _ in (tmp_path / "run" / "metrics.jsonl").open()) >= 2:
-                asked = True
-                os.kill(os.getpid(), signal.SIGTERM)
-            return self.env.step(action)
-
-    make.__name__ = task
+    make = stopping(run.config["task"], tmp_path / "run")
     settings = {name: value for group in ("solver", "plan", "expert") for name, value in run.config[group].items()}
     with pytest.raises(ti.Interrupted, match=r"stopped after \d of 2 .*trustirl resume"):
         ti.train_expert(make, seeds=2, steps=260, out=tmp_path / "run", **settings)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import trustirl as ti
-from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo
+from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo, stopping
 from trustirl.irl.store import RunFolder
 
 DEMOS = {"CartPole-v1": cartpole_demo, "Pendulum-v1": pendulum_demo}
@@ -97,20 +97,7 @@ def test_a_wrapped_environment_pays_the_learned_reward(run: ti.Run) -> None:
 def test_an_interrupted_run_saves_and_resumes_to_the_same_metrics(run: ti.Run, tmp_path: Path) -> None:
     """A signal in the middle of an iteration: it is finished, saved, and the exit says how to go on."""
     task = run.config["task"]
-    asked = False
-
-    def make(**arguments: Any) -> gym.Env:
-        return Nudge(gym.make(task, **arguments))
-
-    class Nudge(gym.Wrapper):
-        def step(self, action: Any) -> Any:
-            nonlocal asked
-            if not asked and sum(1 for _ in (tmp_path / "run" / "metrics.jsonl").open()) >= 2:
-                asked = True
-                os.kill(os.getpid(), signal.SIGTERM)
-            return self.env.step(action)
-
-    make.__name__ = task
+    make = stopping(task, tmp_path / "run")
     with pytest.raises(ti.Interrupted, match=r"stopped after \d of 2 .*trustirl resume"):
         ti.train("piro", make, DEMOS[task](), seeds=2, steps=260, out=tmp_path / "run", **SETTINGS)
     assert not (tmp_path / "run" / "summary.json").exists()

@@ -167,8 +167,6 @@ def test_convert_there_and_back(capsys: Capture, file: Path, tmp_path: Path) -> 
 def test_convert_to_minari_and_back(
     capsys: Capture, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("minari")
-    pytest.importorskip("h5py")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     run(capsys, "convert", file, "minari:mine/pendulum-v0")
     assert "minari:mine/pendulum-v0" in run(capsys, "list")
