@@ -33,6 +33,7 @@ def test_packaged_demos_are_found(folder: Path) -> None:
     asked = [
         find_demos("packaged", "Hopper-v4"),
         find_demos("packaged:Hopper-v4"),
+        Demos.packaged("Hopper-v4"),
         find_demos(str(folder / "Hopper-v4.npz")),
     ]
     assert len({demos.content_hash() for demos in asked}) == 1

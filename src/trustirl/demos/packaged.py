@@ -53,7 +53,7 @@ def find_demos(source: str, task: str | None = None) -> Demos:
         raise DemoError(
             "packaged demonstrations are those of a task: say packaged:TASK, as `trustirl demos list` does."
         )
-    return Demos.from_npz(packaged_path(name or str(task)))
+    return Demos.packaged(name or str(task))
 
 
 def named_demos() -> list[Named]:

@@ -150,6 +150,13 @@ class Demos:
         return cls.from_table(path, kind="parquet", **columns)
 
     @classmethod
+    def packaged(cls, task: str) -> "Demos":
+        """Demonstrations that come with the package; `trustirl demos list` names the tasks."""
+        from trustirl.demos.packaged import packaged_path
+
+        return cls.from_npz(packaged_path(task))
+
+    @classmethod
     def load(cls, source: str | os.PathLike[str]) -> "Demos":
         """Read whatever a user names: .npz, .hdf5, .h5, .csv, .tsv, .parquet, a Minari folder, or minari:ID."""
         from trustirl.demos.minari import is_minari
