@@ -275,7 +275,8 @@ def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: in
 def _manifest(experiment: Experiment, job: Job) -> dict[str, Any]:
     """Where and with what a run was made."""
     packages = ("trustirl", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium")
-    called = Path(sys.argv[0]).name == "trustirl"
+    program = Path(sys.argv[0])
+    called = program.name == "trustirl" or program.parts[-2:] == ("trustirl", "__main__.py")
     function = "train_expert" if experiment.algorithm == EXPERT else "train"
     return {
         "format_version": 1,
