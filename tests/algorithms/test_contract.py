@@ -13,6 +13,8 @@ from trustirl.rl.exact import exact_solver, occupancy, solve
 from trustirl.rollouts.exact import exact_sampler
 from trustirl.tasks.registry import make_task
 
+UPDATES = 20  # of a whole run
+
 
 def small_loop(name: str, kind: str = "table", action_inputs: bool = False, rounds: int = 0, **config) -> Loop:
     task = make_task("gridworld", {"size": 3})
@@ -21,7 +23,7 @@ def small_loop(name: str, kind: str = "table", action_inputs: bool = False, roun
     make_reward = reward_factory(kind, task.features, mdp.actions, action_inputs)
     entry = ALGORITHMS[name]
     algorithm = entry.build(exact_solver(mdp, rounds), make_reward, entry.config(**config))
-    return compiled(make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), lambda policy, reward: {}))
+    return compiled(make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), lambda policy, reward: {}, UPDATES))
 
 
 def run(loop: Loop, iterations: int, seeds: int = 1) -> TrainState:

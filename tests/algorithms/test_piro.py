@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.algorithms.test_contract import leaves, run, small_loop
+from tests.algorithms.test_contract import UPDATES, leaves, run, small_loop
 from trustirl.core.types import Transition
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.terms import drift, squared_change
@@ -72,6 +72,16 @@ def test_backtracking_bounds_every_step(kind: str) -> None:
     free, bounded = drifts("adaptive"), drifts("backtrack")
     assert free.max() > 0.06 >= bounded.max()
     assert bounded.min() > 0.05 * 1.2 / 2.5  # halving stops as soon as it may
+
+
+def test_the_target_narrows_with_the_run() -> None:
+    wild = {"inner_steps": 20, "mu": 1e-6, "mu_max": 1e-6, "mu_min": 1e-6, "trust": "backtrack"}
+    loop = small_loop("piro", target=0.05, x=1.0, narrowing=2.0, **wild)
+    history = iterate(loop, seed_keys(1), UPDATES)
+    drifts = np.array([float(metrics["drift"][0]) for _, metrics in history if "drift" in metrics])
+    bound = 0.05 * (1 - np.arange(UPDATES) / UPDATES) ** 2
+    assert (drifts <= bound * (1 + 1e-9)).all()
+    assert (drifts > bound / 2.5).all()  # it follows the bound, rather than lying below it
 
 
 def test_the_norms_kink_has_gradient_zero_and_no_nan() -> None:

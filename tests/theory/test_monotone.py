@@ -51,7 +51,7 @@ def history(
                 "distance": jnp.sum(jnp.abs(rho - exact.occupancy(mdp, policy.log_prob))),
             }
 
-        loop = make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), observe)
+        loop = make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), observe, updates=1000)
         state, first = loop.start(jax.random.key(0))
 
         def step(state: TrainState, _: None) -> tuple[TrainState, tuple[jax.Array, ...]]:

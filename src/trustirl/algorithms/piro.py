@@ -38,7 +38,7 @@ class PiroConfig:
     target: float = 0.5
     """The drift eps_bar that mu steers to."""
     narrowing: float = 0.0
-    """The target falls as (number of reward updates)^-narrowing; 0 keeps it constant."""
+    """The target falls over the run as (share of reward updates still to come)^narrowing; 0 keeps it constant."""
     x: float = 1.5
     """mu rests while eps_bar lies within [target / x, target * x]."""
     y: float = 1.5
@@ -73,14 +73,14 @@ def piro(
     ) -> Float[Array, ""]:
         return misfit(reward, demo, learner) + mu * penalty(reward, old, reference)  # -L, Equation 9
 
-    def adapt(mu: Array, eps: Array, target: Array) -> Array:  # Equation 11
+    def adapt(mu: Array, eps: Array, target: Array | float) -> Array:  # Equation 11
         factor = jnp.where(eps > target * config.x, config.y, 1.0)
         factor = jnp.where(eps < target / config.x, 1.0 / config.y, factor)
         return jnp.clip(mu * factor, config.mu_min, config.mu_max)
 
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
-        old, (mu, updates) = state.reward, state.extra
-        target = config.target / (1.0 + updates) ** config.narrowing
+        old, mu = state.reward, state.extra
+        target = config.target * (1.0 - data.progress) ** config.narrowing
         batches = draw(data, config.inner_steps, key)
         # At r_old the penalty has no gradient, so the first step is free; taking it apart keeps rounding noise at
         # the norm's kink from counting as a direction.
@@ -90,7 +90,7 @@ def piro(
         eps = drift(reward, old, data.reference)
         if config.trust == "backtrack":
             reward = shorten(reward, old, lambda short: drift(short, old, data.reference) <= target * config.x)
-        extra = adapt(mu, eps, target), updates + 1
-        return replace(state, reward=reward, optimizer=optimizer_state, extra=extra), {"mu": mu}
+        state = replace(state, reward=reward, optimizer=optimizer_state, extra=adapt(mu, eps, target))
+        return state, {"mu": mu}
 
-    return explicit(solver, make_reward, optimizer, update_reward, extra=(jnp.asarray(config.mu), jnp.asarray(0)))
+    return explicit(solver, make_reward, optimizer, update_reward, extra=jnp.asarray(config.mu))

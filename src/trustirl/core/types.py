@@ -29,6 +29,7 @@ class RewardData(NamedTuple):
     demo: Transition
     learner: Transition
     reference: Transition
+    progress: Float[Array, ""] | float = 0.0  # the share of the run's reward steps that are over
 
 
 class IrlState(eqx.Module):

@@ -30,10 +30,11 @@ class Loop(NamedTuple):
     blank: Callable[[Array], TrainState]
 
 
-def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe) -> Loop:
+def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe, updates: int) -> Loop:
     """Each state is a matched pair: its policy was improved for its reward (Algorithm 3, line 3).
 
-    A step updates the reward with that policy's measures (lines 4-10) and then improves the policy again.
+    A step updates the reward with that policy's measures (lines 4-10) and then improves the policy again; `updates`
+    of them make a run.
     """
 
     def settle(irl: IrlState, key: Array) -> tuple[IrlState, RewardData, Metrics]:
@@ -50,7 +51,8 @@ def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe) -> Loop:
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         key, reward_key, settle_key = jax.random.split(state.key, 3)
-        irl, reward_metrics = algorithm.update_reward(state.irl, state.data, reward_key)
+        data = state.data._replace(progress=state.iteration / updates)
+        irl, reward_metrics = algorithm.update_reward(state.irl, data, reward_key)
         moved = {"drift": drift(irl.reward, state.irl.reward, state.data.reference)}
         irl, data, metrics = settle(irl, settle_key)
         state = TrainState(irl, data, key, state.iteration + 1)

@@ -207,16 +207,20 @@ def control_loop(
     weighing: Weighing,
     capacity: int,
     example: Transition,
+    updates: int,
 ) -> Loop:
-    """Loop functions over all seeds: a reward step, then rounds of practice; `example` is one row of experience."""
+    """Loop functions over all seeds: a reward step, then rounds of practice; `updates` of the former make a run.
+
+    `example` is one row of experience.
+    """
     rounds = rounds_of_practice(
         algorithm.init, algorithm.improve, solver.actor, collector, plan, _experience, capacity, example
     )
 
     @eqx.filter_jit
     @eqx.filter_vmap
-    def update_reward(irl: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
-        new, metrics = algorithm.update_reward(irl, data, key)
+    def update_reward(irl: IrlState, data: RewardData, iteration: Array, key: Array) -> tuple[IrlState, Metrics]:
+        new, metrics = algorithm.update_reward(irl, data._replace(progress=iteration / updates), key)
         return strongly_typed(new), metrics | {"drift": drift(new.reward, irl.reward, data.reference)}
 
     @compiled
@@ -251,7 +255,7 @@ def control_loop(
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         keys, reward_keys, practice_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(state.key)
-        irl, moved = update_reward(state.irl, state.data, reward_keys)
+        irl, moved = update_reward(state.irl, state.data, state.iteration, reward_keys)
         iteration = int(state.iteration[0]) + 1
         irl, replay, data, metrics = practise(irl, state.replay, practice_keys, iteration)
         return TrainState(irl, data, keys, state.iteration + 1, replay), moved | metrics

@@ -87,7 +87,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
 
     entry = ALGORITHMS[experiment.algorithm]
     algorithm = entry.build(solver, make_reward, entry.config(**experiment.settings["algorithm_config"]))
-    loop = compiled(make_loop(algorithm, exact_sampler(mdp, demo), observe))
+    loop = compiled(make_loop(algorithm, exact_sampler(mdp, demo), observe, experiment.steps))
     return World(task, mdp, expert, demo, demo_hash, observe, loop)
 
 
