@@ -51,6 +51,8 @@ class TrainOptions:
     """Which: the first ones of the file, the longest, or those of the highest recorded return."""
     seeds: int = 1
     """Independent repetitions, run at once."""
+    first_seed: int = 0
+    """Number of the first seed: a repetition depends on its number alone, so its seeds may be run in parts."""
     steps: int | None = None
     """Environment steps per seed; in the exact world, where nothing is sampled, reward updates."""
     out: Path | None = None

@@ -41,6 +41,7 @@ Preset = Literal["smoke", "paper", "tuned"]
 Task = str | gym.Env | Callable[..., gym.Env]
 EXACT_STEPS = {"smoke": 20, "paper": 200, "tuned": 200}
 CONTROL_STEPS = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
+MOST_SEEDS = 2**31  # seeds are 32-bit integers
 EXPERT = "expert"  # stands for an algorithm in the files of a run that trains one
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
 
@@ -53,6 +54,7 @@ def train(
     demo_episodes: int | None = None,
     demo_choice: DemoChoice = "first",
     seeds: int = 1,
+    first_seed: int = 0,
     steps: int | None = None,
     out: str | Path | None = None,
     preset: Preset = "tuned",
@@ -63,8 +65,9 @@ def train(
     """Learn a reward and a policy from demonstrations and write the run to `out`.
 
     `task` is a task of the exact world, a Gymnasium id, an environment or a function that returns one; `task_args`
-    are its parameters (for Gymnasium, keyword arguments of the environment). `steps` counts environment steps per
-    seed; in the exact world, where nothing is sampled, reward updates. `demos` are `Demos` or what `Demos.load`
+    are its parameters (for Gymnasium, keyword arguments of the environment). Seeds are numbered from `first_seed`;
+    what one does depends on its number alone. `steps` counts environment steps per seed; in the exact world, where
+    nothing is sampled, reward updates. `demos` are `Demos` or what `Demos.load`
     reads; `"packaged"` is in the exact world the exact occupancy of the task's soft-optimal expert, or
     `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver and the plan on
     Gymnasium tasks, can be given by name.
@@ -72,6 +75,8 @@ def train(
     if preset not in EXACT_STEPS:
         raise unknown_name("preset", preset, EXACT_STEPS)
     _check_counts(seeds=seeds, steps=steps)
+    if not 0 <= first_seed <= MOST_SEEDS - seeds:
+        raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
     exact, name = is_exact(task), task_name(task)
     resolved = settle(setting_groups(algorithm, task), settings, algorithm)
     with _precision(exact):
@@ -88,6 +93,7 @@ def train(
             seeds=seeds,
             steps=steps or _preset_steps(name, exact, preset),
             settings=resolved,
+            first_seed=first_seed,
         )
         job = _job(experiment, task, demos if isinstance(demos, Demos) else None)
         folder.begin(experiment.config(), _manifest(experiment, job))
@@ -220,7 +226,7 @@ def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
 
 
 def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
-    keys, start, began, done = seed_keys(experiment.seeds), None, time.perf_counter(), -1
+    keys, start, began, done = seed_keys(experiment.seeds, experiment.first_seed), None, time.perf_counter(), -1
     try:
         if folder.has_checkpoint():
             start, done, spent, env_steps = folder.load_checkpoint(job.loop.blank(keys))
@@ -229,16 +235,16 @@ def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
         for note in job.notes:
             print(f"trustirl: {note}.", file=sys.stderr)
         folder.forget_metrics_after(done)
-        board = Board(folder.path / "tb", experiment.seeds, done)
+        board = Board(folder.path / "tb", experiment.seed_numbers, done)
         with _progress(experiment, job) as show, _stop_signals() as stopped:
             state = start
             for state, metrics in iterate(job.loop, keys, job.iterations, start):
                 iteration = int(state.iteration[0])
-                check_finite(state.irl, metrics, iteration)
+                check_finite(state.irl, metrics, iteration, experiment.first_seed)
                 last = iteration == job.iterations
                 if iteration % job.evaluate_every == 0 or last:
                     seconds = time.perf_counter() - began
-                    rows = _rows(job.observe(state, metrics), iteration, job, experiment.seeds, seconds)
+                    rows = _rows(job.observe(state, metrics), iteration, job, experiment.seed_numbers, seconds)
                     folder.append_metrics(rows)
                     board.add(rows)
                     show(iteration, rows)
@@ -260,15 +266,15 @@ def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
     return load(folder.path)
 
 
-def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: int, seconds: float) -> list[Row]:
+def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: range, seconds: float) -> list[Row]:
     """One record per seed."""
     names = [*ALWAYS, *(name for name in columns if name not in ALWAYS)]
-    env_steps = (job.ledger.train + job.ledger.reward) // seeds
+    env_steps = (job.ledger.train + job.ledger.reward) // len(seeds)
     return [
         {"seed": seed, "iteration": iteration, "env_steps": env_steps}
-        | {name: float(columns[name][seed]) if name in columns else None for name in names}
+        | {name: float(columns[name][place]) if name in columns else None for name in names}
         | {"seconds": round(seconds, 3)}
-        for seed in range(seeds)
+        for place, seed in enumerate(seeds)
     ]
 
 
@@ -284,7 +290,7 @@ def _manifest(experiment: Experiment, job: Job) -> dict[str, Any]:
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "platform": platform.platform(),
         "device": str(jax.devices()[0].device_kind),
-        "seeds": list(range(experiment.seeds)),
+        "seeds": list(experiment.seed_numbers),
     } | job.facts
 
 

@@ -125,7 +125,7 @@ class Practice:
 
     def fresh(self, iteration: int, purpose: Purpose) -> None:
         """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
-        rows = [episode_seeds(seed, iteration, self.envs.envs_per_seed, purpose) for seed in range(self.envs.seeds)]
+        rows = [episode_seeds(seed, iteration, self.envs.envs_per_seed, purpose) for seed in self.envs.seed_numbers]
         self.envs.reset(np.stack(rows))
         self._iteration, self._purpose, self._round = iteration, purpose, 0
 
@@ -157,13 +157,14 @@ def open_stage(
     to_host: Callable[[PyTree], Policies],
     kept: type[Any] = Steps,
     contest: bool = False,
+    first_seed: int = 0,
 ) -> Stage:
     """Open the environments of a run.
 
     In a `contest` all seeds are judged on the same episodes, others than those on which imitators of the winner are.
     """
-    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination)
-    judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend)
+    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination, first_seed)
+    judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend, first_seed)
 
     def evaluate(agents: PyTree) -> Float[np.ndarray, "seeds episodes"]:
         policies, root = to_host(solver.outcome(agents)), int(contest)
@@ -252,7 +253,15 @@ def build(
         return host_policies(actors, config, *statistics)
 
     stage = open_stage(
-        control_task, experiment.seeds, plan.envs, options, options.termination, ledger, solver, to_host
+        control_task,
+        experiment.seeds,
+        plan.envs,
+        options,
+        options.termination,
+        ledger,
+        solver,
+        to_host,
+        first_seed=experiment.first_seed,
     )
     loop = control_loop(algorithm, solver, stage.practice, demo, plan, weighing, capacity, example)
     returns = demos.returns()
