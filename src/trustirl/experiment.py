@@ -1,6 +1,7 @@
 """Training from end to end: resolve the question, run the loop, write the run."""
 
 import platform
+import shlex
 import signal
 import sys
 import threading
@@ -30,7 +31,7 @@ from trustirl.irl.store import RunFolder
 from trustirl.report.page import write_report
 from trustirl.run import Run, load
 from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
-from trustirl.worlds import control, expert
+from trustirl.worlds import control, exact, expert
 from trustirl.worlds.control_run import control_job
 from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.exact_run import exact_job
@@ -72,34 +73,74 @@ def train(
     `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver and the plan on
     Gymnasium tasks, can be given by name.
     """
-    if preset not in EXACT_STEPS:
-        raise unknown_name("preset", preset, EXACT_STEPS)
-    _check_counts(seeds=seeds, steps=steps)
-    if not 0 <= first_seed <= MOST_SEEDS - seeds:
-        raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
-    exact, name = is_exact(task), task_name(task)
-    resolved = settle(setting_groups(algorithm, task), settings, algorithm)
-    with _precision(exact):
-        folder = _free_folder(out, name, algorithm, overwrite)
-        if exact:
-            make_task(name, task_args)  # complains about bad arguments
-        experiment = Experiment(
-            algorithm=algorithm,
-            task=name,
-            task_args=resolved_arguments(name, task_args) if exact else dict(task_args or {}),
-            demos=str(folder.path / "demos.npz") if isinstance(demos, Demos) else str(demos),
-            demo_episodes=demo_episodes,
-            demo_choice=demo_choice,
-            seeds=seeds,
-            steps=steps or _preset_steps(name, exact, preset),
-            settings=resolved,
-            first_seed=first_seed,
-        )
+    folder = _free_folder(out, task_name(task), algorithm, overwrite)
+    experiment = question(
+        algorithm,
+        task,
+        str(folder.path / "demos.npz") if isinstance(demos, Demos) else str(demos),
+        demo_episodes=demo_episodes,
+        demo_choice=demo_choice,
+        seeds=seeds,
+        first_seed=first_seed,
+        steps=steps,
+        preset=preset,
+        task_args=task_args,
+        **settings,
+    )
+    with _precision(is_exact(task)):
         job = _job(experiment, task, demos if isinstance(demos, Demos) else None)
         folder.begin(experiment.config(), _manifest(experiment, job))
         if isinstance(demos, Demos):
             demos.save(folder.path / "demos.npz")
         return _run(experiment, job, folder)
+
+
+def question(
+    algorithm: str,
+    task: Task,
+    demos: str,
+    *,
+    demo_episodes: int | None,
+    demo_choice: DemoChoice,
+    seeds: int,
+    first_seed: int,
+    steps: int | None,
+    preset: Preset,
+    task_args: Mapping[str, Any] | None,
+    **settings: Any,
+) -> Experiment:
+    """What `train` is asked, fully resolved; everything but the demonstrations is checked."""
+    if preset not in EXACT_STEPS:
+        raise unknown_name("preset", preset, EXACT_STEPS)
+    _check_counts(seeds=seeds, steps=steps)
+    if not 0 <= first_seed <= MOST_SEEDS - seeds:
+        raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
+    known, name = is_exact(task), task_name(task)
+    resolved = settle(setting_groups(algorithm, task), settings, algorithm)
+    if known:
+        with double_precision():
+            make_task(name, task_args)  # complains about bad arguments
+    return Experiment(
+        algorithm=algorithm,
+        task=name,
+        task_args=resolved_arguments(name, task_args) if known else dict(task_args or {}),
+        demos=demos,
+        demo_episodes=demo_episodes,
+        demo_choice=demo_choice,
+        seeds=seeds,
+        steps=steps or _preset_steps(name, known, preset),
+        settings=resolved,
+        first_seed=first_seed,
+    )
+
+
+def replay_bytes_per_seed(experiment: Experiment) -> int:
+    """Memory that each seed will need, after checking what `train` checks before it begins; nothing is opened."""
+    if is_exact(experiment.task):
+        with double_precision():
+            exact.check(experiment)
+        return 0
+    return control.prepared(experiment).bytes_per_seed
 
 
 def train_expert(
@@ -196,15 +237,15 @@ def expert_groups(task: Task, task_args: Mapping[str, Any] | None = None) -> Gro
     return expert.groups(expert.preset(task, task_args))
 
 
-def _precision(exact: bool) -> AbstractContextManager[None]:
+def _precision(known: bool) -> AbstractContextManager[None]:
     """Exact solutions need float64, networks do not."""
-    return double_precision() if exact else nullcontext()
+    return double_precision() if known else nullcontext()
 
 
-def _preset_steps(task: str, exact: bool, preset: Preset) -> int:
+def _preset_steps(task: str, known: bool, preset: Preset) -> int:
     if preset == "tuned" and "steps" in control.TUNED.get(task, {}):
         return int(control.TUNED[task]["steps"])
-    return (EXACT_STEPS if exact else CONTROL_STEPS)[preset]
+    return (EXACT_STEPS if known else CONTROL_STEPS)[preset]
 
 
 def _check_counts(**counts: int | None) -> None:
@@ -281,11 +322,11 @@ def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: ra
 def _manifest(experiment: Experiment, job: Job) -> dict[str, Any]:
     """Where and with what a run was made."""
     packages = ("trustirl", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium")
-    called = Path(sys.argv[0]).name == "trustirl"
+    called = Path(sys.argv[0]).parts[-2:] == ("trustirl", "__main__.py") or Path(sys.argv[0]).name == "trustirl"
     function = "train_expert" if experiment.algorithm == EXPERT else "train"
     return {
         "format_version": 1,
-        "command": " ".join(["trustirl", *sys.argv[1:]]) if called else f"trustirl.{function}",
+        "command": shlex.join(["trustirl", *sys.argv[1:]]) if called else f"trustirl.{function}",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "platform": platform.platform(),

@@ -34,7 +34,7 @@ from trustirl.rollouts.policy import Policies
 from trustirl.rollouts.spaces import from_env_actions
 from trustirl.tasks.control import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
-from trustirl.worlds.memory import check_memory
+from trustirl.worlds.memory import check_memory, replay_bytes
 
 # Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
 # minibatches want small constant steps, and mu starts near sqrt(1/256 + 1/256), where the plain norm begins to bind.
@@ -202,13 +202,31 @@ def iterations(steps: int, plan: Plan) -> int:
     return count
 
 
-def build(
+class Prepared(NamedTuple):
+    """A question whose demonstrations were read and found to belong to the task."""
+
+    task: ControlTask
+    demos: Demos
+    obs: np.ndarray
+    action: np.ndarray
+    clipped: int
+    origin: str | None
+    capacity: int  # steps per seed that are remembered
+    example: Transition  # one row of experience
+
+    @property
+    def bytes_per_seed(self) -> int:
+        """Memory of one seed's replay."""
+        return replay_bytes(1, self.capacity, self.example)
+
+
+def prepared(
     experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
-) -> Control:
-    """Put task, demonstrations, solver and algorithm together; checks everything that a user gave."""
+) -> Prepared:
+    """Check everything that a user gave, except whether all seeds fit into memory."""
     settings = experiment.settings
     plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
-    config, entry = SolverConfig(**settings["solver"]), ALGORITHMS[experiment.algorithm]
+    iterations(experiment.steps, plan)
     control_task = make_control_task(task or experiment.task, experiment.task_args)
     demos = demos or find_demos(experiment.demos, control_task.env_id)
     if experiment.demo_episodes is not None:
@@ -216,7 +234,17 @@ def build(
     origin = _other_version(demos, control_task)
     obs, action, clipped = _checked(demos, control_task, options.strict)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
-    example = example_row(control_task)
+    return Prepared(control_task, demos, obs, action, clipped, origin, capacity, example_row(control_task))
+
+
+def build(
+    experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
+) -> Control:
+    """Put task, demonstrations, solver and algorithm together; checks everything that a user gave."""
+    settings = experiment.settings
+    plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
+    config, entry = SolverConfig(**settings["solver"]), ALGORITHMS[experiment.algorithm]
+    control_task, demos, obs, action, clipped, origin, capacity, example = prepared(experiment, demos, task)
     memory = check_memory(experiment.seeds, capacity, example)
 
     mean, deviation = (moment.ravel().astype(np.float32) for moment in demos.statistics())
