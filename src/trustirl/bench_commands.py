@@ -1,6 +1,8 @@
 """The command `trustirl bench SUITE`."""
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,7 +69,7 @@ def bench_command(arguments: list[str]) -> None:
             print_rows(planned_rows(wanted, jobs, folder))
             return
         try:
-            with alone(folder), _shown(wanted, folder) as told:
+            with _stoppable(), alone(folder), _shown(wanted, folder) as told:
                 failed = run_bench(suite, jobs, wanted, folder, out, _executor(options), told)
         except KeyboardInterrupt:
             raise Interrupted("stopped, and what had begun was saved; repeat the command to go on.") from None
@@ -89,6 +91,19 @@ def _modest() -> Iterator[None]:
     finally:
         if before is None:
             del os.environ[name]
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM stops as Ctrl-C does: what runs is saved. Only the main thread can listen."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

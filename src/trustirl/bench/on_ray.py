@@ -36,6 +36,8 @@ def run_on_ray(works: Sequence[Work], workers: int | None, address: str | None) 
 
 def connect(workers: int | None, address: str | None) -> Any:
     """Ray, connected to a cluster that answers, or started on this machine."""
+    if address is not None:
+        _check_answers(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -47,7 +49,6 @@ def connect(workers: int | None, address: str | None) -> Any:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         ray.init(num_cpus=max(cores, workers or 1), include_dashboard=False, **quiet)
         return ray
-    _check_answers(address)
     try:
         ray.init(address=address, **quiet)
     except Exception as error:  # Ray raises many kinds
@@ -58,12 +59,13 @@ def connect(workers: int | None, address: str | None) -> Any:
 
 def resources(nodes: Sequence[dict[str, Any]], workers: int | None) -> dict[str, float]:
     """Cores and GPUs of one task: without a number of workers one per GPU or, where there is none, per machine."""
-    machines = [node["Resources"] for node in nodes if node.get("Alive", True)]
-    cores = sum(int(machine.get("CPU", 0)) for machine in machines)
+    alive = [node["Resources"] for node in nodes if node.get("Alive", True)]
+    machines = [machine for machine in alive if machine.get("GPU")] or alive
     gpus = sum(int(machine.get("GPU", 0)) for machine in machines)
+    cores = [int(machine.get("CPU", 0)) for machine in machines]
     count = workers or gpus or len(machines)
-    largest = max(int(machine.get("CPU", 0)) for machine in machines)
-    return {"num_cpus": max(1, min(cores // count, largest)), "num_gpus": min(1.0, int(100 * gpus / count) / 100)}
+    own = max(1, min(sum(cores) // count, max(cores)))
+    return {"num_cpus": float(own), "num_gpus": min(1.0, int(100 * gpus / count) / 100)}
 
 
 def _check_answers(address: str) -> None:

@@ -163,8 +163,8 @@ def _parts(asked: Question, need: int, workers: int) -> list[Part]:
     fits = asked.seeds if free is None else int(MOST * free / workers // need)
     if fits < 1:
         raise InputError(
-            f"the replay of one seed needs {need / 2**30:.1f} GiB and {(free or 0) / workers / 2**30:.1f} GiB are free"
-            " for it; use fewer steps or workers, or override replay."
+            f"the replay of one seed needs {need / 2**30:.1f} GiB and {(free or 0) / workers / 2**30:.1f} GiB are "
+            "free for it; use fewer steps or workers, or override replay."
         )
     count = -(-asked.seeds // fits)
     bounds = [asked.seeds * part // count for part in range(count + 1)]

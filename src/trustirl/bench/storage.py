@@ -1,4 +1,4 @@
-"""Where a bench keeps its files: a folder, or a URL that fsspec understands, whose runs are made in scratch folders."""
+"""Where a bench keeps its files: a folder, or a URL for fsspec, whose runs are made in scratch folders."""
 
 import json
 import tempfile

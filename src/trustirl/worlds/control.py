@@ -226,8 +226,8 @@ def prepared(
     """Check everything that a user gave, except whether all seeds fit into memory."""
     settings = experiment.settings
     plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
-    iterations(experiment.steps, plan)
     control_task = make_control_task(task or experiment.task, experiment.task_args)
+    iterations(experiment.steps, plan)
     demos = demos or find_demos(experiment.demos, control_task.env_id)
     if experiment.demo_episodes is not None:
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
