@@ -87,6 +87,7 @@ def test_two_suites_in_one_folder(bench: Path, capsys: pytest.CaptureFixture[str
     assert (bench / "out" / "results.json").read_bytes() == rows
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_repeated_gives_the_same_table(tmp_path: Path) -> None:
     file = suite(tmp_path, LONG)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
