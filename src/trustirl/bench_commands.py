@@ -18,7 +18,7 @@ from trustirl.bench.bench import alone, failure_of, opened, run_bench
 from trustirl.bench.local import run_locally
 from trustirl.bench.on_ray import run_on_ray
 from trustirl.bench.on_slurm import run_on_slurm
-from trustirl.bench.plan import Job, chosen, plan
+from trustirl.bench.plan import Job, plan
 from trustirl.bench.show import finished_line, live_table, planned_rows, print_rows
 from trustirl.bench.storage import is_url
 from trustirl.bench.suites import find_suite
@@ -63,20 +63,20 @@ def bench_command(arguments: list[str]) -> None:
     out = out.rstrip("/") if is_url(out) else str(Path(out).absolute())
     with opened(out) as folder:
         with _modest():
-            jobs = plan(suite, folder, (options.workers or 1) if options.executor == "local" else 1)
-        wanted = chosen(jobs, options.only)
+            here = (options.workers or 1) if options.executor == "local" else 1
+            jobs = plan(suite, folder, here, options.only)
         if options.dry_run:
-            print_rows(planned_rows(wanted, jobs, folder))
+            print_rows(planned_rows(jobs, folder))
             return
         try:
-            with _stoppable(), alone(folder), _shown(wanted, folder) as told:
-                failed = run_bench(suite, jobs, wanted, folder, out, _executor(options), told)
+            with _stoppable(), alone(folder), _shown(jobs, folder) as told:
+                failed = run_bench(suite, jobs, folder, out, _executor(options), told)
         except KeyboardInterrupt:
             raise Interrupted("stopped, and what had begun was saved; repeat the command to go on.") from None
         page = f"{out}/report.html"
         if failed:
             reasons = "; ".join(f"{name}: {failure_of(folder, name).rstrip('.')}" for name in failed)
-            raise JobsFailed(f"{len(failed)} of {len(wanted)} jobs failed ({reasons}); the others are in {page}.")
+            raise JobsFailed(f"{len(failed)} of {len(jobs)} jobs failed ({reasons}); the others are in {page}.")
         print(f"page: {page}")
 
 

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trustirl.bench.plan import FORMAT, Job
-from trustirl.bench.show import job_state
+from trustirl.bench.plan import FORMAT, Job, together
 from trustirl.bench.storage import fetch, is_url, store
 from trustirl.bench.suites import Suite
 from trustirl.bench.work import Executor, Work, state_of
@@ -54,20 +53,20 @@ def alone(folder: Path) -> Iterator[None]:
 def run_bench(
     suite: Suite,
     jobs: Sequence[Job],
-    wanted: Sequence[Job],
     folder: Path,
     out: str,
     execute: Executor,
     told: Callable[[Job], None],
 ) -> list[str]:
-    """Do what is left of the wanted jobs and write what is known of all; the names of those that failed."""
+    """Do what is left of the jobs and write what is known of the whole suite; the names of those that failed."""
     (folder / "failures").mkdir(parents=True, exist_ok=True)
-    write_json(folder / "bench.json", {"format": FORMAT, "suite": suite.name, "jobs": [job.record() for job in jobs]})
+    records = together(suite, folder, jobs)
+    write_json(folder / "bench.json", {"format": FORMAT, "suite": suite.name, "jobs": records})
     if is_url(out):
         store(folder, out, ["bench.json"])
     left = {
         Work(out, part.run, job.arguments(part)): job
-        for job in wanted
+        for job in jobs
         for part in job.parts
         if state_of(folder / part.run) != "finished"
     }
@@ -83,21 +82,21 @@ def run_bench(
         open_parts[job.name] -= 1
         if not open_parts[job.name]:
             told(job)
-    write_json(folder / "results.json", rows(jobs, folder))
+    write_json(folder / "results.json", rows(records, folder))
     _write_page(folder)
     if is_url(out):
         store(folder, out, OWN)
-    return [job.name for job in wanted if _failure(folder, job).exists()]
+    return [job.name for job in jobs if _failure(folder, job).exists()]
 
 
-def rows(jobs: Sequence[Job], folder: Path) -> list[dict[str, Any]]:
-    """One row per finished job."""
+def rows(records: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """One row per job of bench.json that is finished."""
     found = []
-    for job in jobs:
-        if job_state(job, folder) == "finished":
-            named = {"job": job.name, "label": job.asked.label}
-            asked = {"command": job.record()["command"]}
-            found.append(named | result_row([folder / part.run for part in job.parts]) | asked)
+    for job in records:
+        runs = [folder / run for run in job["runs"]]
+        if all(state_of(run) == "finished" for run in runs):
+            named = {"job": job["name"], "label": job["label"]}
+            found.append(named | result_row(runs) | {"command": job["command"]})
     return found
 
 

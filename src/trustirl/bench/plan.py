@@ -66,15 +66,15 @@ class Job:
         return head | {"command": shlex.join(("trustirl", *self.arguments()))} | runs | asked
 
 
-def plan(suite: Suite, out: Path, workers: int = 1) -> list[Job]:
-    """All jobs of a suite, checked; what the folder's bench.json has decided stays."""
+def plan(suite: Suite, out: Path, workers: int = 1, only: Sequence[str] = ()) -> list[Job]:
+    """The jobs of a suite that are wanted, checked; what the folder's bench.json has decided stays."""
     before = recorded(suite, out)
     names = [entry.name for entry in suite.questions]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{suite.name} has two jobs that would be called {name!r}; give them different labels.")
     jobs = []
-    for entry in suite.questions:
+    for entry in chosen(suite.questions, only):
         try:
             jobs.append(_job(entry, before.get(entry.name), workers))
         except InputError as error:
@@ -95,13 +95,21 @@ def recorded(suite: Suite, out: Path) -> dict[str, dict[str, Any]]:
     return {job["name"]: job for job in content["jobs"]}
 
 
-def chosen(jobs: Sequence[Job], patterns: Sequence[str]) -> list[Job]:
-    """The jobs whose name contains, or matches, one of the patterns; all if there are none."""
+def together(suite: Suite, out: Path, jobs: Sequence[Job]) -> list[dict[str, Any]]:
+    """What bench.json says of these jobs and of those that earlier calls knew, in the suite's order."""
+    known = recorded(suite, out) | {job.name: job.record() for job in jobs}
+    return [known[entry.name] for entry in suite.questions if entry.name in known]
+
+
+def chosen(asked: Sequence[Question], patterns: Sequence[str]) -> list[Question]:
+    """The questions whose name contains, or matches, one of the patterns; all if there are none."""
     if not patterns:
-        return list(jobs)
-    found = [job for job in jobs if any(text in job.name or fnmatchcase(job.name, text) for text in patterns)]
+        return list(asked)
+    found = [
+        entry for entry in asked if any(text in entry.name or fnmatchcase(entry.name, text) for text in patterns)
+    ]
     if not found:
-        some = ", ".join(job.name for job in jobs[:8]) + (", ..." if len(jobs) > 8 else "")
+        some = ", ".join(entry.name for entry in asked[:8]) + (", ..." if len(asked) > 8 else "")
         raise InputError(f"--only {' '.join(patterns)} matches no job; there are {some}.")
     return found
 

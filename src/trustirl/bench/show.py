@@ -20,11 +20,11 @@ def job_state(job: Job, out: Path) -> State:
     return states.pop() if len(states) == 1 else "unfinished"
 
 
-def planned_rows(jobs: Sequence[Job], all_jobs: Sequence[Job], out: Path) -> list[tuple[str, ...]]:
+def planned_rows(jobs: Sequence[Job], out: Path) -> list[tuple[str, ...]]:
     """What a dry run tells of each job."""
     rows: list[tuple[str, ...]] = [("Job", "State", "Seeds", "Steps", "Runs", "Memory", "Time left")]
     for job in jobs:
-        seconds, measured = seconds_left(job, all_jobs, out)
+        seconds, measured = seconds_left(job, jobs, out)
         time = duration(seconds) if measured else f"~{duration(seconds)} (rough)"
         state = job_state(job, out)
         rows.append(
