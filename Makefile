@@ -28,6 +28,10 @@ $(VENV)/envpool: $(VENV)/installed
 	$(INSTALL) --editable '.[envpool]'
 	touch $@
 
+$(VENV)/ray: $(VENV)/installed
+	$(INSTALL) --editable '.[ray,slurm]'
+	touch $@
+
 $(VENV)/bench: $(VENV)/installed
 	$(INSTALL) --editable '.[bench]'
 	touch $@
@@ -39,7 +43,7 @@ test: $(VENV)/installed
 	$(RUN)/python -m pytest -n $(WORKERS) -m "not slow" --durations=10
 
 # With what the quick set-up leaves out, so that no test is skipped for want of a package.
-test-all: $(VENV)/installed $(VENV)/box2d $(VENV)/envpool
+test-all: $(VENV)/installed $(VENV)/box2d $(VENV)/envpool $(VENV)/ray
 	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --durations=20
 
 lint: $(VENV)/installed

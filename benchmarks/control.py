@@ -11,48 +11,20 @@ import csv
 import gzip
 import io
 import json
-import math
 from pathlib import Path
 from typing import Any
 
-from trustirl.report.runs import read_run
-from trustirl.report.stability import stability
+from trustirl.report.rows import result_row
 
 CURVE = ("iteration", "env_steps", "seconds", "return_mean", "return_std", "gap", "drift", "mu")
 
 
 def row_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A run as a result row, and its evaluations."""
-    config, manifest, summary = (
-        json.loads((folder / f"{name}.json").read_text()) for name in ("config", "manifest", "summary")
-    )
+    row = result_row([folder])
+    rounded = {name: [round(value, 1) for value in row[name]] for name in ("returns", "drawdown")}
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    run = read_run(folder)
-    columns = run.metrics.columns
-    seeds = [
-        stability(steps, returns, run.summary)
-        for steps, returns in zip(columns["env_steps"], columns["return_mean"], strict=True)
-    ]
-    row = {
-        "algorithm": config["algorithm"],
-        "task": config["task"],
-        "demos": f"sha256 {manifest['demo_hash']}",
-        "demo_episodes": config["demo_episodes"],
-        "steps": config["steps"],
-        "returns": [round(value, 1) for value in summary["returns"]],
-        "expert_return": summary["expert_return"],
-        "random_return": summary["random_return"],
-        "drawdown": [round(seed.drawdown, 1) for seed in seeds],
-        "steps_to_90": [int(seed.steps_to_90) if math.isfinite(seed.steps_to_90) else None for seed in seeds],
-        "env_steps": summary["env_steps"],
-        "wall_seconds": summary["wall_seconds"],
-        "updates_per_second": summary["updates_per_second"],
-        "device": manifest["device"],
-        "versions": manifest["versions"] | manifest["task_versions"],
-        "command": manifest["command"],
-        "settings": {name: config[name] for name in ("algorithm_config", "solver", "plan", "control")},
-    }
-    return row, metrics
+    return row | rounded, metrics
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:

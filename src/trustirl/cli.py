@@ -1,26 +1,24 @@
 """The command line, `trustirl COMMAND ...`. Exit codes: 0 success, 2 bad input, 3 numerical failure."""
 
-import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from trustirl.algorithms import ALGORITHMS
-from trustirl.core.errors import InputError, TrustIRLError, unknown_name
+from trustirl.asking import asked, train_question
+from trustirl.bench_commands import bench_command
+from trustirl.core.errors import TrustIRLError, unknown_name
 from trustirl.demo_commands import demos_command
-from trustirl.demos.schema import DemoChoice
-from trustirl.experiment import Preset, expert_groups, resume, setting_groups, train, train_expert
+from trustirl.experiment import expert_groups, resume, train, train_expert
 from trustirl.parsing import parse as _parse
 from trustirl.report.page import write_report
 from trustirl.run import Run
-from trustirl.worlds.job import Groups
 
 USAGE = f"""\
 usage: trustirl COMMAND ...
@@ -29,36 +27,10 @@ usage: trustirl COMMAND ...
   expert TASK              train an expert on the true reward and record its demonstrations
   resume RUN               continue an interrupted run
   report RUN [-o FILE]     draw a run's page again
+  bench SUITE              run many experiments, here or on a cluster, and compare them (add --help)
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
 
   ALGO is one of: {", ".join(ALGORITHMS)}"""
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """The question."""
-
-    task: str
-    """A Gymnasium id such as Hopper-v4, or gridworld, random-mdp, chain or cliff."""
-    task_args: tuple[str, ...] = ()
-    """Parameters of the task as name=value, for example size=9 slip=0.1, or enable_wind=true."""
-    demos: str = "packaged"
-    """A file (.npz, .hdf5, .csv, .parquet; docs/demos.md), a Minari folder or minari:ID; or packaged: those that come
-    with the package (see `trustirl demos list`) or, on exact tasks, the task's own expert."""
-    demo_episodes: int | None = None
-    """How many demonstration episodes to use."""
-    demo_choice: DemoChoice = "first"
-    """Which: the first ones of the file, the longest, or those of the highest recorded return."""
-    seeds: int = 1
-    """Independent repetitions, run at once."""
-    steps: int | None = None
-    """Environment steps per seed; in the exact world, where nothing is sampled, reward updates."""
-    out: Path | None = None
-    """Folder of the run; runs/TASK-ALGO if not given."""
-    preset: Preset = "tuned"
-    """smoke: just enough to see it work; paper: the paper's values; tuned: ours."""
-    overwrite: bool = False
-    """Replace a run that --out already holds."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +86,7 @@ def _dispatch(arguments: list[str]) -> None:
         "resume": _resume,
         "report": _report,
         "demos": demos_command,
+        "bench": bench_command,
     }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -129,11 +102,7 @@ def _train(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return
-    name, *rest = arguments
-    groups = dict(setting_groups(name, _task_in(rest)))
-    if "exact" in groups:
-        groups["exact"] = replace(groups["exact"], compare=True)  # at the command line, people want to look
-    _announce(train(name, **_asked(TrainOptions, groups, rest, f"trustirl train {name}")))
+    _announce(train(**train_question(arguments)))
 
 
 def _expert(arguments: list[str]) -> None:
@@ -141,26 +110,9 @@ def _expert(arguments: list[str]) -> None:
         print(USAGE)
         return
     task, *rest = arguments
-    run = train_expert(task, **_asked(ExpertQuestion, expert_groups(task), rest, f"trustirl expert {task}"))
+    run = train_expert(task, **asked(ExpertQuestion, expert_groups(task), rest, f"trustirl expert {task}"))
     _announce(run)
     print(f"demonstrations: {run.path / 'demos.npz'} (return {run.summary['demo_return']:.2f})")
-
-
-def _asked(question: type[Any], groups: Groups, arguments: list[str], program: str) -> dict[str, Any]:
-    """The question and every setting, as keyword arguments."""
-    parts = [(group, type(default), field(default=default)) for group, default in groups.items()]
-    parsed = _parse(make_dataclass("Asked", [("question", question), *parts]), arguments, program)
-    options = vars(parsed.question) | {"task_args": dict(map(_name_and_value, parsed.question.task_args))}
-    for group in groups:
-        options |= vars(getattr(parsed, group))
-    return options
-
-
-def _task_in(arguments: list[str]) -> str:
-    """The task decides which settings there are, so it is looked up before parsing."""
-    following = dict(pairwise(arguments))
-    joined = [text.removeprefix("--task=") for text in arguments if text.startswith("--task=")]
-    return next(iter(joined), following.get("--task", "gridworld"))
 
 
 def _resume(arguments: list[str]) -> None:
@@ -181,13 +133,3 @@ def _announce(run: Run) -> None:
         text += f", ell {mean(summary['ell']):.4f} (true reward {summary['ell_expert']:.4f})"
     print(text)
     print(f"page: {run.path / 'report.html'}")
-
-
-def _name_and_value(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"task arguments are written name=value, got {text!r}.")
-    try:
-        return name, json.loads(value)  # numbers, true, false, null and quoted texts
-    except ValueError:
-        return name, value

@@ -1,6 +1,7 @@
 """Training from end to end: resolve the question, run the loop, write the run."""
 
 import platform
+import shlex
 import signal
 import sys
 import threading
@@ -30,7 +31,7 @@ from trustirl.irl.store import RunFolder
 from trustirl.report.page import write_report
 from trustirl.run import Run, load
 from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
-from trustirl.worlds import control, expert
+from trustirl.worlds import control, exact, expert
 from trustirl.worlds.control_run import control_job
 from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.exact_run import exact_job
@@ -41,6 +42,7 @@ Preset = Literal["smoke", "paper", "tuned"]
 Task = str | gym.Env | Callable[..., gym.Env]
 EXACT_STEPS = {"smoke": 20, "paper": 200, "tuned": 200}
 CONTROL_STEPS = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
+MOST_SEEDS = 2**31  # seeds are 32-bit integers
 EXPERT = "expert"  # stands for an algorithm in the files of a run that trains one
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
 
@@ -53,6 +55,7 @@ def train(
     demo_episodes: int | None = None,
     demo_choice: DemoChoice = "first",
     seeds: int = 1,
+    first_seed: int = 0,
     steps: int | None = None,
     out: str | Path | None = None,
     preset: Preset = "tuned",
@@ -63,37 +66,81 @@ def train(
     """Learn a reward and a policy from demonstrations and write the run to `out`.
 
     `task` is a task of the exact world, a Gymnasium id, an environment or a function that returns one; `task_args`
-    are its parameters (for Gymnasium, keyword arguments of the environment). `steps` counts environment steps per
-    seed; in the exact world, where nothing is sampled, reward updates. `demos` are `Demos` or what `Demos.load`
+    are its parameters (for Gymnasium, keyword arguments of the environment). Seeds are numbered from `first_seed`;
+    what one does depends on its number alone. `steps` counts environment steps per seed; in the exact world, where
+    nothing is sampled, reward updates. `demos` are `Demos` or what `Demos.load`
     reads; `"packaged"` is in the exact world the exact occupancy of the task's soft-optimal expert, or
     `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver and the plan on
     Gymnasium tasks, can be given by name.
     """
-    if preset not in EXACT_STEPS:
-        raise unknown_name("preset", preset, EXACT_STEPS)
-    _check_counts(seeds=seeds, steps=steps)
-    exact, name = is_exact(task), task_name(task)
-    resolved = settle(setting_groups(algorithm, task), settings, algorithm)
-    with _precision(exact):
-        folder = _free_folder(out, name, algorithm, overwrite)
-        if exact:
-            make_task(name, task_args)  # complains about bad arguments
-        experiment = Experiment(
-            algorithm=algorithm,
-            task=name,
-            task_args=resolved_arguments(name, task_args) if exact else dict(task_args or {}),
-            demos=str(folder.path / "demos.npz") if isinstance(demos, Demos) else str(demos),
-            demo_episodes=demo_episodes,
-            demo_choice=demo_choice,
-            seeds=seeds,
-            steps=steps or _preset_steps(name, exact, preset),
-            settings=resolved,
-        )
+    folder = _free_folder(out, task_name(task), algorithm, overwrite)
+    experiment = question(
+        algorithm,
+        task,
+        str(folder.path / "demos.npz") if isinstance(demos, Demos) else str(demos),
+        demo_episodes=demo_episodes,
+        demo_choice=demo_choice,
+        seeds=seeds,
+        first_seed=first_seed,
+        steps=steps,
+        preset=preset,
+        task_args=task_args,
+        **settings,
+    )
+    with _precision(is_exact(task)):
         job = _job(experiment, task, demos if isinstance(demos, Demos) else None)
         folder.begin(experiment.config(), _manifest(experiment, job))
         if isinstance(demos, Demos):
             demos.save(folder.path / "demos.npz")
         return _run(experiment, job, folder)
+
+
+def question(
+    algorithm: str,
+    task: Task,
+    demos: str,
+    *,
+    demo_episodes: int | None,
+    demo_choice: DemoChoice,
+    seeds: int,
+    first_seed: int,
+    steps: int | None,
+    preset: Preset,
+    task_args: Mapping[str, Any] | None,
+    **settings: Any,
+) -> Experiment:
+    """What `train` is asked, fully resolved; everything but the demonstrations is checked."""
+    if preset not in EXACT_STEPS:
+        raise unknown_name("preset", preset, EXACT_STEPS)
+    _check_counts(seeds=seeds, steps=steps)
+    if not 0 <= first_seed <= MOST_SEEDS - seeds:
+        raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
+    known, name = is_exact(task), task_name(task)
+    resolved = settle(setting_groups(algorithm, task), settings, algorithm)
+    if known:
+        with double_precision():
+            make_task(name, task_args)  # complains about bad arguments
+    return Experiment(
+        algorithm=algorithm,
+        task=name,
+        task_args=resolved_arguments(name, task_args) if known else dict(task_args or {}),
+        demos=demos,
+        demo_episodes=demo_episodes,
+        demo_choice=demo_choice,
+        seeds=seeds,
+        steps=steps or _preset_steps(name, known, preset),
+        settings=resolved,
+        first_seed=first_seed,
+    )
+
+
+def replay_bytes_per_seed(experiment: Experiment) -> int:
+    """Memory that each seed will need, after checking what `train` checks before it begins; nothing is opened."""
+    if is_exact(experiment.task):
+        with double_precision():
+            exact.check(experiment)
+        return 0
+    return control.prepared(experiment).bytes_per_seed
 
 
 def train_expert(
@@ -190,15 +237,15 @@ def expert_groups(task: Task, task_args: Mapping[str, Any] | None = None) -> Gro
     return expert.groups(expert.preset(task, task_args))
 
 
-def _precision(exact: bool) -> AbstractContextManager[None]:
+def _precision(known: bool) -> AbstractContextManager[None]:
     """Exact solutions need float64, networks do not."""
-    return double_precision() if exact else nullcontext()
+    return double_precision() if known else nullcontext()
 
 
-def _preset_steps(task: str, exact: bool, preset: Preset) -> int:
+def _preset_steps(task: str, known: bool, preset: Preset) -> int:
     if preset == "tuned" and "steps" in control.TUNED.get(task, {}):
         return int(control.TUNED[task]["steps"])
-    return (EXACT_STEPS if exact else CONTROL_STEPS)[preset]
+    return (EXACT_STEPS if known else CONTROL_STEPS)[preset]
 
 
 def _check_counts(**counts: int | None) -> None:
@@ -220,7 +267,7 @@ def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
 
 
 def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
-    keys, start, began, done = seed_keys(experiment.seeds), None, time.perf_counter(), -1
+    keys, start, began, done = seed_keys(experiment.seeds, experiment.first_seed), None, time.perf_counter(), -1
     try:
         if folder.has_checkpoint():
             start, done, spent, env_steps = folder.load_checkpoint(job.loop.blank(keys))
@@ -229,16 +276,16 @@ def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
         for note in job.notes:
             print(f"trustirl: {note}.", file=sys.stderr)
         folder.forget_metrics_after(done)
-        board = Board(folder.path / "tb", experiment.seeds, done)
+        board = Board(folder.path / "tb", experiment.seed_numbers, done)
         with _progress(experiment, job) as show, _stop_signals() as stopped:
             state = start
             for state, metrics in iterate(job.loop, keys, job.iterations, start):
                 iteration = int(state.iteration[0])
-                check_finite(state.irl, metrics, iteration)
+                check_finite(state.irl, metrics, iteration, experiment.first_seed)
                 last = iteration == job.iterations
                 if iteration % job.evaluate_every == 0 or last:
                     seconds = time.perf_counter() - began
-                    rows = _rows(job.observe(state, metrics), iteration, job, experiment.seeds, seconds)
+                    rows = _rows(job.observe(state, metrics), iteration, job, experiment.seed_numbers, seconds)
                     folder.append_metrics(rows)
                     board.add(rows)
                     show(iteration, rows)
@@ -260,15 +307,15 @@ def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
     return load(folder.path)
 
 
-def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: int, seconds: float) -> list[Row]:
+def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: range, seconds: float) -> list[Row]:
     """One record per seed."""
     names = [*ALWAYS, *(name for name in columns if name not in ALWAYS)]
-    env_steps = (job.ledger.train + job.ledger.reward) // seeds
+    env_steps = (job.ledger.train + job.ledger.reward) // len(seeds)
     return [
         {"seed": seed, "iteration": iteration, "env_steps": env_steps}
-        | {name: float(columns[name][seed]) if name in columns else None for name in names}
+        | {name: float(columns[name][place]) if name in columns else None for name in names}
         | {"seconds": round(seconds, 3)}
-        for seed in range(seeds)
+        for place, seed in enumerate(seeds)
     ]
 
 
@@ -280,12 +327,12 @@ def _manifest(experiment: Experiment, job: Job) -> dict[str, Any]:
     function = "train_expert" if experiment.algorithm == EXPERT else "train"
     return {
         "format_version": 1,
-        "command": " ".join(["trustirl", *sys.argv[1:]]) if called else f"trustirl.{function}",
+        "command": shlex.join(["trustirl", *sys.argv[1:]]) if called else f"trustirl.{function}",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "platform": platform.platform(),
         "device": str(jax.devices()[0].device_kind),
-        "seeds": list(range(experiment.seeds)),
+        "seeds": list(experiment.seed_numbers),
     } | job.facts
 
 

@@ -54,6 +54,21 @@ def test_a_run_leaves_its_files_and_counts_its_steps(run: ti.Run) -> None:
     assert list((run.path / "tb" / "seed-1").iterdir())
 
 
+def test_a_seed_alone_does_what_it_does_beside_others(run: ti.Run, tmp_path: Path) -> None:
+    """Up to rounding, which another number of seeds makes the compiler do elsewhere."""
+    task = run.config["task"]
+    ti.train("piro", task, DEMOS[task](), seeds=1, first_seed=1, steps=260, out=tmp_path, **SETTINGS)
+    rows, beside = metrics(tmp_path), [row for row in metrics(run.path) if row["seed"] == 1]
+    assert [row.keys() for row in rows] == [row.keys() for row in beside]
+    for name in rows[0]:
+        found, expected = ([row[name] for row in some if row[name] is not None] for some in (rows, beside))
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-4, err_msg=name)
+    other = metrics(run.path)[0]
+    assert rows[0]["return_mean"] != other["return_mean"]  # seed 0 did something else
+    assert json.loads((tmp_path / "manifest.json").read_text())["seeds"] == [1]
+    assert [folder.name for folder in (tmp_path / "tb").iterdir()] == ["seed-1"]
+
+
 def test_policy_and_reward_speak_numpy(run: ti.Run) -> None:
     env = gym.make(run.config["task"])
     obs, _ = env.reset(seed=0)

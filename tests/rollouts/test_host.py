@@ -145,6 +145,27 @@ def test_adding_seeds_and_bundles_leaves_the_first_seed_as_it_was(monkeypatch: p
     assert_same(*firsts)
 
 
+@pytest.mark.parametrize("backend", ["sync", "async"])
+def test_seeds_in_parts_do_what_they_do_together(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_processes", lambda count: 2)
+    task, policies = make_control_task("CartPole-v1"), wide(make_control_task("CartPole-v1"), 3)
+
+    def some(first: int, end: int) -> tuple[Rollout, Rollout, np.ndarray]:
+        own, seeds = policies._replace(weights=policies.weights[first:end]), end - first
+        with HostEnvs(task, seeds, 2, Ledger(), backend, first_seed=first) as envs:
+            assert list(envs.seed_numbers) == list(range(first, end))
+            envs.reset(np.stack([episode_seeds(seed, 1, 2, "train") for seed in envs.seed_numbers]))
+            at_random, acting = (envs.rollout(policy, 30, "train", 1) for policy in (None, own))
+        with evaluation_envs(task, seeds, 4, Ledger(), "sync", first) as envs:
+            return at_random, acting, evaluate_returns(envs, own, 4, 0)
+
+    whole, *parts = some(0, 3), some(0, 1), some(1, 3)
+    for together, *apart in zip(whole[:2], *(part[:2] for part in parts), strict=True):
+        assert_same(together, Rollout(*(np.concatenate(arrays, axis=1) for arrays in zip(*apart, strict=True))))
+    np.testing.assert_array_equal(whole[2], np.concatenate([part[2] for part in parts]))
+    assert len(np.unique(whole[2], axis=0)) == 3  # and no two seeds do the same
+
+
 def test_noise_depends_on_purpose_iteration_round_and_place() -> None:
     keys = [("train", 0, 0), ("train", 0, 1), ("train", 1, 0), ("reward", 0, 0), ("train", 0, 0)]
     with HostEnvs(counter(3, 9), 2, 2, Ledger()) as envs:

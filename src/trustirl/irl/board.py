@@ -12,10 +12,10 @@ NOT_DRAWN = ("seed", "iteration")
 class Board:
     """Event files below a run's `tb/`, over environment steps, or over iterations where there are none."""
 
-    def __init__(self, folder: Path, seeds: int, after: int) -> None:
+    def __init__(self, folder: Path, seeds: range, after: int) -> None:
         """Curves of a resumed run go on `after` that step."""
         purge = after + 1 if after >= 0 else None
-        self.writers = [SummaryWriter(str(folder / f"seed-{seed}"), purge_step=purge) for seed in range(seeds)]
+        self.writers = {seed: SummaryWriter(str(folder / f"seed-{seed}"), purge_step=purge) for seed in seeds}
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Draw one point per number."""
@@ -28,5 +28,5 @@ class Board:
 
     def close(self) -> None:
         """Write what is left."""
-        for writer in self.writers:
+        for writer in self.writers.values():
             writer.close()

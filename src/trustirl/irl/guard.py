@@ -12,7 +12,7 @@ from trustirl.core.errors import NumericalError
 from trustirl.core.types import IrlState, Metrics
 
 
-def check_finite(irl: IrlState, metrics: Metrics, iteration: int) -> None:
+def check_finite(irl: IrlState, metrics: Metrics, iteration: int, first_seed: int = 0) -> None:
     """Check losses, rewards and networks of all seeds; optimiser states remember a bad gradient as NaN.
 
     An optimiser may begin with an infinity of its own (L-BFGS does), so there only NaN counts.
@@ -29,8 +29,8 @@ def check_finite(irl: IrlState, metrics: Metrics, iteration: int) -> None:
     values = np.asarray(named[leaf][1])[seed]
     bad = values[~np.isfinite(values)].ravel()[0]
     raise NumericalError(
-        f"{path} became {bad} at iteration {iteration} of seed {seed}; try a smaller step. The last good checkpoint "
-        "is kept."
+        f"{path} became {bad} at iteration {iteration} of seed {first_seed + seed}; try a smaller step. The last "
+        "good checkpoint is kept."
     )
 
 

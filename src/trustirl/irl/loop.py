@@ -17,9 +17,9 @@ Observe = Callable[[PyTree, Reward], Metrics]
 """Reads a policy and its reward for the record (true returns, ell); training never sees what it returns."""
 
 
-def seed_keys(seeds: int) -> Array:
+def seed_keys(seeds: int, first: int = 0) -> Array:
     """One key per seed; adding seeds leaves the first ones as they were."""
-    return jax.vmap(jax.random.key)(jnp.arange(seeds))
+    return jax.vmap(jax.random.key)(jnp.arange(first, first + seeds))
 
 
 class Loop(NamedTuple):

@@ -79,9 +79,10 @@ class FixedHorizon(gym.Wrapper):
 class Copy:
     """One environment and where its episode stands; environment `place` of a seed."""
 
-    def __init__(self, task: ControlTask, number: int, envs_per_seed: int) -> None:
+    def __init__(self, task: ControlTask, number: int, envs_per_seed: int, first_seed: int) -> None:
         self._task, self.number = task, number
-        self.seed, self.place = divmod(number, envs_per_seed)
+        self.policy, self.place = divmod(number, envs_per_seed)
+        self.seed = first_seed + self.policy
         self._env: gym.Env | None = None
 
     def reset(self, seed: int | None = None) -> None:
@@ -134,9 +135,9 @@ def not_finite(task: str, seed: int, env: int, steps: int) -> NumericalError:
 class Bundle:
     """The environments of one process: those with these `numbers` among all."""
 
-    def __init__(self, task: ControlTask, numbers: range, envs_per_seed: int) -> None:
+    def __init__(self, task: ControlTask, numbers: range, envs_per_seed: int, first_seed: int = 0) -> None:
         self._task = task
-        self._copies = [Copy(task, number, envs_per_seed) for number in numbers]
+        self._copies = [Copy(task, number, envs_per_seed, first_seed) for number in numbers]
         self._policies: dict[int, HostPolicy] = {}
 
     def reset(self, seeds: Sequence[int]) -> None:
@@ -146,7 +147,7 @@ class Bundle:
 
     def load(self, policies: Policies) -> None:
         """Act with these from now on."""
-        self._policies = {seed: policies.of(seed) for seed in {copy.seed for copy in self._copies}}
+        self._policies = {number: policies.of(number) for number in {copy.policy for copy in self._copies}}
 
     def attach(self, design: Design, file: Path, shape: tuple[int, int]) -> None:
         """Act with policies whose weights another process writes."""
@@ -157,7 +158,7 @@ class Bundle:
         """Go on for `steps` steps in every environment, with its policy or at random."""
         rows = np.zeros((steps, len(self._copies)), row_type(self._task))
         for column, copy in enumerate(self._copies):
-            policy = AtRandom(self._task) if random else self._policies[copy.seed]
+            policy = AtRandom(self._task) if random else self._policies[copy.policy]
             for step, noise in enumerate(policy.noise(noise_generator(copy.seed, copy.place, key), steps)):
                 rows[step, column] = row = copy.step(policy.act(copy.obs, noise))
                 if row[3] or row[4]:
@@ -177,7 +178,7 @@ class Bundle:
         copy.reset(seed)
         true_return, steps, ended = 0.0, 0, False
         while not ended:
-            *_, terminated, truncated, time, reward, stepped = copy.step(self._policies[copy.seed].mode(copy.obs))
+            *_, terminated, truncated, time, reward, stepped = copy.step(self._policies[copy.policy].mode(copy.obs))
             true_return, steps = true_return + reward, steps + stepped
             ended = terminated or truncated or time + 1 == self._task.horizon
         return true_return, steps
@@ -188,8 +189,8 @@ class BundleEnv(gym.Env):
 
     observation_space, action_space = Discrete(1), Discrete(1)  # never used
 
-    def __init__(self, task: ControlTask, numbers: range, envs_per_seed: int) -> None:
-        self._bundle = Bundle(task, numbers, envs_per_seed)
+    def __init__(self, task: ControlTask, numbers: range, envs_per_seed: int, first_seed: int) -> None:
+        self._bundle = Bundle(task, numbers, envs_per_seed, first_seed)
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """Call a method of the bundle."""
@@ -203,9 +204,12 @@ class BundleEnv(gym.Env):
 class Workers:
     """Environments in bundles of nearly one size, each in a process."""
 
-    def __init__(self, task: ControlTask, count: int, envs_per_seed: int, processes: int) -> None:
+    def __init__(
+        self, task: ControlTask, count: int, envs_per_seed: int, processes: int, first_seed: int = 0
+    ) -> None:
         bounds = [count * process // processes for process in range(processes + 1)]
-        bundles = [partial(BundleEnv, task, range(first, end), envs_per_seed) for first, end in pairwise(bounds)]
+        numbers = [range(first, end) for first, end in pairwise(bounds)]
+        bundles = [partial(BundleEnv, task, own, envs_per_seed, first_seed) for own in numbers]
         self._layout: tuple[Design, tuple[int, int]] | None = None
         with _main_module_hidden(), _environment(ONE_THREAD):
             # Spawned, not forked: by a fork server they would inherit the variables of when that server started.

@@ -19,8 +19,9 @@ from trustirl.tasks.control import ControlTask
 class Pool:
     """Behaves like a bundle: EnvPool's own resets, a step later and with a made-up transition, never happen."""
 
-    def __init__(self, task: ControlTask, count: int, envs_per_seed: int) -> None:
+    def __init__(self, task: ControlTask, count: int, envs_per_seed: int, first_seed: int = 0) -> None:
         self._task, self._envpool, self._count = task, _envpool_for(task), count
+        self._first_seed = first_seed
         self._by_seed = [slice(first, first + envs_per_seed) for first in range(0, count, envs_per_seed)]
         self._policies: list[HostPolicy] = []
 
@@ -42,7 +43,7 @@ class Pool:
             policies = [AtRandom(self._task)] * len(self._by_seed)
         noise = [
             np.stack([policy.noise(noise_generator(seed, env, key), steps) for env in range(own.stop - own.start)], 1)
-            for seed, (policy, own) in enumerate(zip(policies, self._by_seed, strict=True))
+            for seed, (policy, own) in enumerate(zip(policies, self._by_seed, strict=True), self._first_seed)
         ]
         rows, everyone = np.zeros((steps, self._count), row_type(self._task)), np.arange(self._count)
         for step, row in enumerate(rows):
@@ -94,7 +95,8 @@ class Pool:
         obs = flatten_observations(observations, len(which))
         bad = which[~np.isfinite(obs).all(axis=1)]
         if len(bad):
-            raise not_finite(self._task.name, *divmod(int(bad.min()), self._by_seed[0].stop), self._steps)
+            number, env = divmod(int(bad.min()), self._by_seed[0].stop)
+            raise not_finite(self._task.name, self._first_seed + number, env, self._steps)
         self._obs[which] = obs
 
 

@@ -54,11 +54,13 @@ class HostEnvs:
         ledger: Ledger,
         backend: Backend = "auto",
         termination: Termination = "T0",
+        first_seed: int = 0,
     ) -> None:
         self.task, self.seeds, self.envs_per_seed = task, seeds, envs_per_seed
+        self.seed_numbers = range(first_seed, first_seed + seeds)
         self.ledger, self.termination = ledger, termination
         self.backend = resolve_backend(backend, task)
-        self._simulator = _open(task, self.count, envs_per_seed, self.backend, termination)
+        self._simulator = _open(task, self.count, envs_per_seed, self.backend, termination, first_seed)
 
     @property
     def count(self) -> int:
@@ -121,16 +123,17 @@ def _open(
     envs_per_seed: int,
     backend: Literal["sync", "async", "envpool"],
     termination: Termination,
+    first_seed: int,
 ) -> Bundle | Workers | Pool:
     if backend == "envpool":
         if termination == "T3":
             raise InputError("EnvPool cannot repeat terminal observations (T3): use backend='sync' or 'async'.")
-        return Pool(task, count, envs_per_seed)
+        return Pool(task, count, envs_per_seed, first_seed)
     if termination == "T3":
         task = replace(task, make=partial(_make_fixed, task.make, task.horizon))
     if backend == "sync":
-        return Bundle(task, range(count), envs_per_seed)
-    return Workers(task, count, envs_per_seed, _processes(count))
+        return Bundle(task, range(count), envs_per_seed, first_seed)
+    return Workers(task, count, envs_per_seed, _processes(count), first_seed)
 
 
 def _make_fixed(make: MakeEnv, horizon: int) -> FixedHorizon:
@@ -161,10 +164,10 @@ def episode_seeds(run_seed: int, iteration: int, envs: int, purpose: Purpose) ->
 
 
 def evaluation_envs(
-    task: ControlTask, seeds: int, episodes: int, ledger: Ledger, backend: Backend = "auto"
+    task: ControlTask, seeds: int, episodes: int, ledger: Ledger, backend: Backend = "auto", first_seed: int = 0
 ) -> HostEnvs:
     """Environments for `evaluate_returns`, to be opened once and used often: starting processes takes seconds."""
-    return HostEnvs(task, seeds, _evaluation_envs(seeds, episodes), ledger, backend)
+    return HostEnvs(task, seeds, _evaluation_envs(seeds, episodes), ledger, backend, first_seed=first_seed)
 
 
 def evaluate_returns(
@@ -175,7 +178,7 @@ def evaluate_returns(
     One episode per environment at a time, so short episodes are not seen more often than long ones. Seeds that are to
     be compared with each other start `alike`.
     """
-    places = [0 if alike else seed for seed in range(envs.seeds)]
+    places = [0 if alike else seed for seed in envs.seed_numbers]
     starts = np.stack([episode_seeds(seed_root, place, episodes, "evaluation") for place in places])
     rounds = np.split(starts, episodes // envs.envs_per_seed, axis=1)
     return np.concatenate([envs.play(policies, round_) for round_ in rounds], axis=1)

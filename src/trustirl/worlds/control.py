@@ -34,7 +34,7 @@ from trustirl.rollouts.policy import Policies
 from trustirl.rollouts.spaces import from_env_actions
 from trustirl.tasks.control import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
-from trustirl.worlds.memory import check_memory
+from trustirl.worlds.memory import check_memory, replay_bytes
 
 # What a policy needs that follows a moving reward (results/control-variants): a low temperature, or the reward must
 # grow for long before it counts; LayerNorm and a quick target critic, or the values lag; steps that shrink, and
@@ -132,7 +132,7 @@ class Practice:
 
     def fresh(self, iteration: int, purpose: Purpose) -> None:
         """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
-        rows = [episode_seeds(seed, iteration, self.envs.envs_per_seed, purpose) for seed in range(self.envs.seeds)]
+        rows = [episode_seeds(seed, iteration, self.envs.envs_per_seed, purpose) for seed in self.envs.seed_numbers]
         self.envs.reset(np.stack(rows))
         self._iteration, self._purpose, self._round = iteration, purpose, 0
 
@@ -164,13 +164,14 @@ def open_stage(
     to_host: Callable[[PyTree], Policies],
     kept: type[Any] = Steps,
     contest: bool = False,
+    first_seed: int = 0,
 ) -> Stage:
     """Open the environments of a run.
 
     In a `contest` all seeds are judged on the same episodes, others than those on which imitators of the winner are.
     """
-    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination)
-    judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend)
+    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination, first_seed)
+    judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend, first_seed)
 
     def evaluate(agents: PyTree) -> Float[np.ndarray, "seeds episodes"]:
         policies, root = to_host(solver.outcome(agents)), int(contest)
@@ -208,6 +209,41 @@ def iterations(steps: int, plan: Plan) -> int:
     return count
 
 
+class Prepared(NamedTuple):
+    """A question whose demonstrations were read and found to belong to the task."""
+
+    task: ControlTask
+    demos: Demos
+    obs: np.ndarray
+    action: np.ndarray
+    clipped: int
+    origin: str | None
+    capacity: int  # steps per seed that are remembered
+    example: Transition  # one row of experience
+
+    @property
+    def bytes_per_seed(self) -> int:
+        """Memory of one seed's replay."""
+        return replay_bytes(1, self.capacity, self.example)
+
+
+def prepared(
+    experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
+) -> Prepared:
+    """Check everything that a user gave, except whether all seeds fit into memory."""
+    settings = experiment.settings
+    plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
+    control_task = make_control_task(task or experiment.task, experiment.task_args)
+    iterations(experiment.steps, plan)
+    demos = demos or find_demos(experiment.demos, control_task.env_id)
+    if experiment.demo_episodes is not None:
+        demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
+    origin = _other_version(demos, control_task)
+    obs, action, clipped = _checked(demos, control_task, options.strict)
+    capacity = min(experiment.steps, plan.replay or experiment.steps)
+    return Prepared(control_task, demos, obs, action, clipped, origin, capacity, example_row(control_task))
+
+
 def build(
     experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
 ) -> Control:
@@ -215,14 +251,7 @@ def build(
     settings = experiment.settings
     plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
     config, entry = SolverConfig(**settings["solver"]), ALGORITHMS[experiment.algorithm]
-    control_task = make_control_task(task or experiment.task, experiment.task_args)
-    demos = demos or find_demos(experiment.demos, control_task.env_id)
-    if experiment.demo_episodes is not None:
-        demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
-    origin = _other_version(demos, control_task)
-    obs, action, clipped = _checked(demos, control_task, options.strict)
-    capacity = min(experiment.steps, plan.replay or experiment.steps)
-    example = example_row(control_task)
+    control_task, demos, obs, action, clipped, origin, capacity, example = prepared(experiment, demos, task)
     memory = check_memory(experiment.seeds, capacity, example)
 
     mean, deviation = (moment.ravel().astype(np.float32) for moment in demos.statistics())
@@ -260,7 +289,15 @@ def build(
         return host_policies(actors, config, *statistics)
 
     stage = open_stage(
-        control_task, experiment.seeds, plan.envs, options, options.termination, ledger, solver, to_host
+        control_task,
+        experiment.seeds,
+        plan.envs,
+        options,
+        options.termination,
+        ledger,
+        solver,
+        to_host,
+        first_seed=experiment.first_seed,
     )
     loop = control_loop(
         algorithm, solver, stage.practice, demo, plan, weighing, capacity, example, updates=reward_updates

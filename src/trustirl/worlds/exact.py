@@ -66,11 +66,9 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     task = make_task(experiment.task, experiment.task_args)
     mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
     expert = jax.jit(solve)(mdp, truth)
-    if demos is None and experiment.demos != "packaged":
-        demos = Demos.load(experiment.demos)
-    if experiment.demo_episodes is not None:
-        episodes = experiment.demo_episodes
-        demos = demos.take(episodes, experiment.demo_choice) if demos else sampled_demos(task, expert, episodes)
+    demos = given_demos(experiment, demos)
+    if demos is None and experiment.demo_episodes is not None:
+        demos = sampled_demos(task, expert, experiment.demo_episodes)
     if demos:
         demo, demo_hash = tabular_measure(demos, mdp), demos.content_hash()
         mdp = started_like(demos, mdp)
@@ -91,6 +89,26 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     return World(task, mdp, expert, demo, demo_hash, observe, loop)
 
 
+def given_demos(experiment: Experiment, demos: Demos | None = None) -> Demos | None:
+    """The demonstrations that a user gave, as many as are to be used; None where the task's expert demonstrates."""
+    if demos is None and experiment.demos != "packaged":
+        demos = Demos.load(experiment.demos)
+    if demos is None or experiment.demo_episodes is None:
+        return demos
+    return demos.take(experiment.demo_episodes, experiment.demo_choice)
+
+
+def check(experiment: Experiment) -> None:
+    """Refuse what `build` would refuse, without solving anything."""
+    task = make_task(experiment.task, experiment.task_args)
+    check_reward_table(task.true_reward, task.mdp)
+    demos = given_demos(experiment)
+    if demos:
+        tabular_measure(demos, task.mdp)
+    elif experiment.demo_episodes is not None:
+        _check_episodes(experiment.demo_episodes)
+
+
 def action_inputs(options: ExactOptions, task: ExactTask) -> bool:
     """Whether the reward sees actions."""
     return options.reward_inputs == "state-action" or (options.reward_inputs is None and not task.state_only)
@@ -109,8 +127,12 @@ def started_like(demos: Demos, mdp: MDP) -> MDP:
 
 def sampled_demos(task: ExactTask, expert: SoftPolicy, episodes: int) -> Demos:
     """Episodes of the soft-optimal expert, always the same ones for the same number."""
-    if episodes < 1:
-        raise InputError(f"demo_episodes must be at least 1, got {episodes}.")
+    _check_episodes(episodes)
     states, actions = sample_episodes(task.mdp, expert.log_prob, task.horizon, episodes, jax.random.key(2**31))
     ends = task.horizon * np.arange(1, episodes + 1)
     return Demos.from_numpy(np.asarray(states).ravel(), np.asarray(actions).ravel(), ends)
+
+
+def _check_episodes(episodes: int) -> None:
+    if episodes < 1:
+        raise InputError(f"demo_episodes must be at least 1, got {episodes}.")

@@ -31,6 +31,12 @@ class Experiment:
     seeds: int
     steps: int
     settings: dict[str, dict[str, Any]]  # every setting by group, for example "algorithm_config"
+    first_seed: int = 0
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds by number; those of a run that was split go on where its first part ends."""
+        return range(self.first_seed, self.first_seed + self.seeds)
 
     def config(self) -> dict[str, Any]:
         """What config.json says: the groups stand beside the rest."""
@@ -40,6 +46,7 @@ class Experiment:
     @classmethod
     def from_config(cls, config: Mapping[str, Any], groups: Groups, where: Path) -> "Experiment":
         """The experiment of a run folder, if this version knows exactly its settings."""
+        config = {"first_seed": 0} | dict(config)  # runs from before there was such a setting
         names = {field.name for field in fields(cls)} - {"settings"}
         wanted = names | groups.keys()
         settings: dict[str, Any] = {name: config.get(name) for name in groups}

@@ -1,0 +1,78 @@
+"""Questions to `train` and `train_expert`, as they are written on a command line."""
+
+import json
+from dataclasses import dataclass, field, make_dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from trustirl.core.errors import InputError
+from trustirl.demos.schema import DemoChoice
+from trustirl.experiment import Preset, setting_groups
+from trustirl.parsing import parse
+from trustirl.worlds.job import Groups
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The question."""
+
+    task: str
+    """A Gymnasium id such as Hopper-v4, or gridworld, random-mdp, chain or cliff."""
+    task_args: tuple[str, ...] = ()
+    """Parameters of the task as name=value, for example size=9 slip=0.1, or enable_wind=true."""
+    demos: str = "packaged"
+    """A file (.npz, .hdf5, .csv, .parquet; docs/demos.md), a Minari folder or minari:ID; or packaged: those that come
+    with the package (see `trustirl demos list`) or, on exact tasks, the task's own expert."""
+    demo_episodes: int | None = None
+    """How many demonstration episodes to use."""
+    demo_choice: DemoChoice = "first"
+    """Which: the first ones of the file, the longest, or those of the highest recorded return."""
+    seeds: int = 1
+    """Independent repetitions, run at once."""
+    first_seed: int = 0
+    """Number of the first seed: a repetition depends on its number alone, so its seeds may be run in parts."""
+    steps: int | None = None
+    """Environment steps per seed; in the exact world, where nothing is sampled, reward updates."""
+    out: Path | None = None
+    """Folder of the run; runs/TASK-ALGO if not given."""
+    preset: Preset = "tuned"
+    """smoke: just enough to see it work; paper: the paper's values; tuned: ours."""
+    overwrite: bool = False
+    """Replace a run that --out already holds."""
+
+
+def train_question(arguments: list[str]) -> dict[str, Any]:
+    """What `trustirl train ALGO ...` asks, as keyword arguments of `train`."""
+    name, *rest = arguments
+    groups = dict(setting_groups(name, _task_in(rest)))
+    if "exact" in groups:
+        groups["exact"] = replace(groups["exact"], compare=True)  # at the command line, people want to look
+    return {"algorithm": name} | asked(TrainOptions, groups, rest, f"trustirl train {name}")
+
+
+def asked(question: type[Any], groups: Groups, arguments: list[str], program: str) -> dict[str, Any]:
+    """The question and every setting, as keyword arguments."""
+    parts = [(group, type(default), field(default=default)) for group, default in groups.items()]
+    parsed = parse(make_dataclass("Asked", [("question", question), *parts]), arguments, program)
+    options = vars(parsed.question) | {"task_args": dict(map(_name_and_value, parsed.question.task_args))}
+    for group in groups:
+        options |= vars(getattr(parsed, group))
+    return options
+
+
+def _task_in(arguments: list[str]) -> str:
+    """The task decides which settings there are, so it is looked up before parsing."""
+    following = dict(pairwise(arguments))
+    joined = [text.removeprefix("--task=") for text in arguments if text.startswith("--task=")]
+    return next(iter(joined), following.get("--task", "gridworld"))
+
+
+def _name_and_value(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"task arguments are written name=value, got {text!r}.")
+    try:
+        return name, json.loads(value)  # numbers, true, false, null and quoted texts
+    except ValueError:
+        return name, value

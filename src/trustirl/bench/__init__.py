@@ -1,0 +1,1 @@
+"""Suites of experiments: what they ask, what is left to do, and who does it."""

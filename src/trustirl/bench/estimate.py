@@ -1,0 +1,72 @@
+"""How long jobs will take: by what the same folder has measured, or else by a rough rule."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trustirl.bench.plan import Job, Part
+from trustirl.bench.work import state_of
+
+EXACT_SECONDS = 0.05  # per reward update; the rest of the numbers were measured on two ARM cores as well
+UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
+STARTING = 20.0  # to load and to compile
+TAIL = 8192  # bytes at the end of metrics.jsonl that hold its last rows
+
+
+def last_row(run: Path) -> dict[str, Any] | None:
+    """The newest whole row of a run's metrics."""
+    try:
+        with (run / "metrics.jsonl").open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - TAIL))
+            lines = file.read().split(b"\n")[:-1]
+        row = json.loads(lines[-1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def progress(job: Job, run: Path) -> float:
+    """The share of a run that is done."""
+    row = last_row(run)
+    if state_of(run) == "finished" or row is None:
+        return float(row is not None)
+    clock = "env_steps" if "plan" in job.experiment.settings else "iteration"
+    return min(1.0, float(row[clock]) / job.experiment.steps)
+
+
+def seconds_left(job: Job, jobs: Sequence[Job], out: Path) -> tuple[float, bool]:
+    """Seconds that a job still needs, and whether that was measured."""
+    left = [(part, 1 - progress(job, out / part.run)) for part in job.parts]
+    left = [(part, share) for part, share in left if state_of(out / part.run) != "finished"]
+    measured = _measured(job, [job, *jobs], out)
+    rate = rough_seconds(job) if measured is None else measured
+    return sum(rate * part.seeds * share for part, share in left), measured is not None or not left
+
+
+def rough_seconds(job: Job) -> float:
+    """Seconds per seed by a rule of thumb."""
+    settings, steps, start = job.experiment.settings, job.experiment.steps, STARTING / job.asked.seeds
+    if "plan" not in settings:
+        return steps * EXACT_SECONDS / job.asked.seeds + start
+    plan, width = settings["plan"], settings["solver"]["width"]
+    least, most = UPDATE_SECONDS
+    update = least + most * plan["batch"] * width**2 / (256 * 256**2)
+    return float(steps * plan["update_ratio"] * update + start)
+
+
+def _measured(job: Job, jobs: Sequence[Job], out: Path) -> float | None:
+    """Seconds per seed of the first run that did the same work."""
+    for other in jobs:
+        if (other.experiment.task, other.experiment.algorithm) != (job.experiment.task, job.experiment.algorithm):
+            continue
+        for part in other.parts:
+            seconds = _whole_seconds(other, part, out)
+            if seconds is not None:
+                return seconds / part.seeds * job.experiment.steps / other.experiment.steps
+    return None
+
+
+def _whole_seconds(job: Job, part: Part, out: Path) -> float | None:
+    row, done = last_row(out / part.run), progress(job, out / part.run)
+    return float(row["seconds"]) / done if row and done > 0 else None

@@ -1,0 +1,184 @@
+"""What a suite asks: a list of questions, built in or read from TOML."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trustirl.algorithms import ALGORITHMS
+from trustirl.core.errors import InputError, unknown_name
+from trustirl.worlds.control import SAMPLED
+
+THEORETICAL_C = 111_373.55  # Theorem 1 with CartPole's |A| = 2, R = 1 and discount 0.9
+# Columns of the paper's table, then what else there is; those that this version does not have are left out.
+COLUMNS = ("piro", "ml-irl", "bc", "gail", "dac", "airl", "mm", "filter", "hype", "iq-learn", "csil", "p2il", "f-irl")
+BUDGETS = {
+    "Hopper-v4": 400_000,
+    "Walker2d-v4": 1_000_000,
+    "HalfCheetah-v4": 1_000_000,
+    "Ant-v4": 1_500_000,
+    "Humanoid-v4": 2_000_000,
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One algorithm on one task with all its seeds; `overrides` are settings by name."""
+
+    algorithm: str
+    task: str
+    demos: str = "packaged"
+    demo_episodes: int | None = None
+    demo_choice: str = "first"
+    steps: int | None = None
+    seeds: int = 5
+    task_args: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """What its folder is called."""
+        parts = filter(None, (self.task, self.algorithm, self.label))
+        return re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(parts)).strip("-.")
+
+
+class Suite(NamedTuple):
+    """A list of questions."""
+
+    name: str
+    questions: tuple[Question, ...]
+
+
+TYPES: dict[str, tuple[type, str]] = {
+    "algorithm": (str, "a text"),
+    "task": (str, "a text"),
+    "demos": (str, "a text"),
+    "demo_episodes": (int, "a whole number"),
+    "demo_choice": (str, "a text"),
+    "steps": (int, "a whole number"),
+    "seeds": (int, "a whole number"),
+    "task_args": (dict, "a table"),
+    "overrides": (dict, "a table"),
+    "label": (str, "a text"),
+}
+
+
+def find_suite(name: str) -> Suite:
+    """A built-in suite, or that of a .toml file."""
+    if name.endswith(".toml"):
+        return read_suite(Path(name))
+    if name not in SUITES:
+        known = f"{unknown_name('suite', name, SUITES)}".rstrip(".")
+        raise InputError(f"{known}; or name a .toml file.")
+    return Suite(name, tuple(SUITES[name]()))
+
+
+def read_suite(path: Path) -> Suite:
+    """A suite of our format: `[[jobs]]`, and `[defaults]` for what they share; relative files are beside it."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be read ({error.__class__.__name__}); name a suite or a .toml file."
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from None
+    for key in content.keys() - {"name", "defaults", "jobs"}:
+        raise unknown_name(f"key in {path},", key, ("name", "defaults", "jobs"))
+    name, defaults, jobs = content.get("name", path.stem), content.get("defaults", {}), content.get("jobs")
+    if not isinstance(name, str) or not name:
+        raise InputError(f"the name of {path} must be a text that is not empty.")
+    if not isinstance(defaults, dict) or not isinstance(jobs, list) or not jobs:
+        raise InputError(f"{path} must hold at least one [[jobs]] table, and [defaults] as a table if at all.")
+    return Suite(name, tuple(_question(defaults, job, number, path) for number, job in enumerate(jobs, 1)))
+
+
+def _question(defaults: Mapping[str, Any], job: Any, number: int, path: Path) -> Question:
+    where = f"job {number} of {path}"
+    if not isinstance(job, dict):
+        raise InputError(f"{where} must be a table.")
+    given = dict(defaults) | job
+    for key, value in given.items():
+        if key not in TYPES:
+            raise unknown_name(f"key in {where},", key, TYPES)
+        kind, words = TYPES[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(f"{key} of {where} must be {words}, got {value!r}.")
+    for key in ("algorithm", "task"):
+        if not given.get(key):
+            raise InputError(f"{where} has no {key}; every job needs an algorithm and a task.")
+    question = Question(**given)
+    named = question.demos.partition(":")[0] in ("packaged", "minari")
+    return question if named else replace(question, demos=str((path.parent / question.demos).resolve()))
+
+
+def _smoke() -> Iterable[Question]:
+    """Minutes on two cores: does everything work?"""
+    for algorithm in ("piro", "ml-irl", "trro", "mce"):
+        yield Question(algorithm, "gridworld", steps=100, seeds=2)
+    for algorithm in ("piro", "ml-irl"):
+        small = {"steps_per_iteration": 1000, "rounds": 5, "evaluate_every": 2, "checkpoint_every": 2}
+        cartpole = {"width": 64, "batch": 64, "reward_batch": 256} | small
+        yield Question(algorithm, "CartPole-v1", demo_episodes=1, steps=8_000, seeds=3, overrides=cartpole)
+        pendulum = {"width": 64, "batch": 64, "reward_width": 64} | small
+        yield Question(algorithm, "Pendulum-v1", demo_episodes=10, steps=8_000, seeds=3, overrides=pendulum)
+
+
+def _paper_mujoco() -> Iterable[Question]:
+    """The paper's five MuJoCo rows, and as many of its columns as this version has."""
+    for task, steps in BUDGETS.items():
+        for algorithm in COLUMNS:
+            if algorithm in ALGORITHMS and algorithm in SAMPLED:
+                yield Question(algorithm, task, demo_episodes=1, steps=steps)
+
+
+def _sensitivity() -> Iterable[Question]:
+    """PIRO with one setting of its trust region changed at a time."""
+    varied: dict[str, tuple[Any, ...]] = {
+        "target": (0.1, 0.5, 1.0, 4.0, 16.0),
+        "x": (1.1, 1.5, 2.0),
+        "y": (1.1, 1.5, 2.0),
+        "inner_steps": (1, 2, 5, 10, 20),
+        "penalty": ("l2", "squared"),
+    }
+    for task in ("Hopper-v4", "HalfCheetah-v4"):
+        for setting, values in varied.items():
+            for value in values:
+                changed = {setting: value}
+                yield Question(
+                    "piro",
+                    task,
+                    demo_episodes=1,
+                    steps=BUDGETS[task],
+                    overrides=changed,
+                    label=f"{setting} {value}",
+                )
+
+
+def _cartpole_c() -> Iterable[Question]:
+    """The appendix: the theoretical constant as weight of the penalty, against one that adapts."""
+    constant = {"mu": THEORETICAL_C, "mu_min": THEORETICAL_C, "mu_max": THEORETICAL_C}
+    adaptive = {"mu": 0.075, "mu_min": 0.001, "mu_max": 10.0}
+    for label, weight in (("theoretical C", constant), ("adaptive C", adaptive)):
+        settings = {"trust": "adaptive"} | weight
+        yield Question("piro", "CartPole-v1", demo_episodes=1, overrides=settings, label=label)
+
+
+def _termination() -> Iterable[Question]:
+    """What follows the end of an episode."""
+    for task, steps in (("CartPole-v1", None), ("Hopper-v4", BUDGETS["Hopper-v4"])):
+        for mode in ("T0", "T2", "T3"):
+            yield Question("piro", task, demo_episodes=1, steps=steps, overrides={"termination": mode}, label=mode)
+
+
+SUITES = {
+    "smoke": _smoke,
+    "paper-mujoco": _paper_mujoco,
+    "sensitivity": _sensitivity,
+    "cartpole-c": _cartpole_c,
+    "termination": _termination,
+}
+assert set(TYPES) == {entry.name for entry in fields(Question)}

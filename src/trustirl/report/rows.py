@@ -1,0 +1,54 @@
+"""Finished runs as rows of results.json: the last policy's true returns, all seeds."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trustirl.report.runs import RunFiles, read_run
+from trustirl.report.stability import stability
+
+GROUPS = ("algorithm_config", "solver", "plan", "control", "exact")
+Row = dict[str, Any]
+
+
+def result_row(folders: Sequence[Path]) -> Row:
+    """What the seeds of one question came to, whether one run holds them or several."""
+    runs = [read_run(folder) for folder in folders]
+    first = runs[0]
+    config, manifest, summary = first.config, first.manifest, first.summary
+    seeds = [seed for run in runs for seed in _seeds(run)]
+    env_steps = {name: sum(run.summary.env_steps[name] for run in runs) for name in summary.env_steps}
+    seconds = sum(run.summary.wall_seconds for run in runs)
+    updates = sum(run.summary.updates_per_second * run.summary.wall_seconds for run in runs)
+    return {
+        "algorithm": first.algorithm,
+        "task": first.task,
+        "demos": f"sha256 {manifest['demo_hash']}" if "plan" in config else manifest["demo_hash"],
+        "demo_episodes": config["demo_episodes"],
+        "steps": config["steps"],
+        "returns": [value for run in runs for value in run.summary.returns.tolist()],
+        "expert_return": _known(summary.expert_return),
+        "random_return": _known(summary.random_return),
+        "drawdown": [_known(drawdown) for drawdown, _ in seeds],
+        "steps_to_90": [int(steps) if math.isfinite(steps) else None for _, steps in seeds],
+        "env_steps": env_steps,
+        "wall_seconds": round(seconds, 3),
+        "updates_per_second": round(updates / seconds, 3) if seconds else None,
+        "device": manifest["device"],
+        "versions": manifest["versions"] | manifest.get("task_versions", {}),
+        "command": manifest["command"],
+        "settings": {name: config[name] for name in GROUPS if name in config},
+    }
+
+
+def _seeds(run: RunFiles) -> list[tuple[float, float]]:
+    """Drawdown, and steps until 90 % of the expert's return, of each seed."""
+    columns = run.metrics.columns
+    each = zip(columns[run.clock], columns["return_mean"], strict=True)
+    found = [stability(steps, returns, run.summary) for steps, returns in each]
+    return [(seed.drawdown, seed.steps_to_90) for seed in found]
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,148 @@
+"""A bench on this machine: what it leaves, and that it can be repeated whatever happened."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.bench.small import GRID, LONG, TWO, started, suite, table, trustirl
+from trustirl.bench.local import share
+
+BROKEN = (
+    TWO
+    + """
+[[jobs]]
+algorithm = "piro"
+overrides = {reward_step = 1e308, decay = 0.0}
+label = "far too far"
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two jobs side by side, and one that fails."""
+    folder = tmp_path_factory.mktemp("bench")
+    process = started("bench", suite(folder, BROKEN), "--out", folder / "out", "--workers", 3)
+    said, complaint = process.communicate()
+    assert process.returncode == 1, complaint
+    last = complaint.splitlines()[-1]
+    assert last.startswith("trustirl: 1 of 3 jobs failed (gridworld-piro-far-too-far: ")
+    assert "Traceback" not in said + complaint
+    return folder
+
+
+def test_a_bench_leaves_its_table_and_its_failures(bench: Path) -> None:
+    out = bench / "out"
+    told = json.loads((out / "bench.json").read_text())
+    assert (told["format"], told["suite"]) == (1, "grid")
+    assert [job["name"] for job in told["jobs"]] == [
+        "gridworld-piro",
+        "gridworld-ml-irl-small-step",
+        "gridworld-piro-far-too-far",
+    ]
+    first = told["jobs"][0]
+    assert first["runs"] == ["runs/gridworld-piro"]
+    assert first["command"].startswith("trustirl train piro --task gridworld --task-args size=3 ")
+    rows = table(out)
+    assert [(row["job"], row["algorithm"], row["label"]) for row in rows] == [
+        ("gridworld-piro", "piro", ""),
+        ("gridworld-ml-irl-small-step", "ml-irl", "small step"),
+    ]
+    for row in rows:
+        summary = json.loads((out / "runs" / row["job"] / "summary.json").read_text())
+        assert row["returns"] == summary["returns"]
+        assert len(row["drawdown"]) == len(row["steps_to_90"]) == 2
+        assert row["settings"]["algorithm_config"]["reward_step"] == (0.05 if row["label"] else 0.1)
+    (failure,) = (out / "failures").iterdir()
+    assert failure.name == "gridworld-piro-far-too-far.json"
+    assert "became" in json.loads(failure.read_text())["error"]
+    assert (out / "report.html").exists()
+
+
+def test_what_is_finished_is_not_run_again_and_what_failed_is(bench: Path) -> None:
+    out = bench / "out"
+    before = {file: file.stat().st_mtime_ns for file in (out / "runs" / "gridworld-piro").rglob("*")}
+    tried = (out / "logs" / "gridworld-piro-far-too-far.log").stat().st_mtime_ns
+    rows = table(out)
+    assert trustirl("bench", bench / "grid.toml", "--out", out) == 1
+    assert {file: file.stat().st_mtime_ns for file in (out / "runs" / "gridworld-piro").rglob("*")} == before
+    assert (out / "logs" / "gridworld-piro-far-too-far.log").stat().st_mtime_ns > tried
+    assert table(out) == rows
+
+
+def test_only_leaves_the_others_alone(bench: Path, tmp_path: Path) -> None:
+    assert trustirl("bench", bench / "grid.toml", "--out", tmp_path, "--only", "small") == 0
+    assert [file.name for file in (tmp_path / "runs").iterdir()] == ["gridworld-ml-irl-small-step"]
+    assert table(tmp_path) == table(bench / "out")[1:]
+
+
+def test_two_suites_in_one_folder(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = (bench / "out" / "results.json").read_bytes()
+    other = suite(bench, BROKEN.replace('name = "grid"', 'name = "other"'), "other.toml")
+    assert trustirl("bench", other, "--out", bench / "out") == 2
+    assert "holds the suite 'grid', not 'other'" in capsys.readouterr().err
+    assert (bench / "out" / "results.json").read_bytes() == rows
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_and_repeated_gives_the_same_table(tmp_path: Path) -> None:
+    file = suite(tmp_path, LONG)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert trustirl("bench", file, "--out", whole) == 0
+    run = killed / "runs" / "gridworld-piro"
+    process = started("bench", file, "--out", killed)
+    deadline = time.monotonic() + 300
+    while not (run / "checkpoints" / "latest.json").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    assert not (run / "summary.json").exists()
+    time.sleep(1)
+    assert not (run / "summary.json").exists()
+    seen = (run / "metrics.jsonl").stat().st_size
+    time.sleep(1)
+    assert (run / "metrics.jsonl").stat().st_size == seen  # the job's process ended with the one that started it
+    began = json.loads((run / "manifest.json").read_text())["created"]
+    assert trustirl("bench", file, "--out", killed) == 0
+    assert json.loads((run / "manifest.json").read_text())["created"] == began  # resumed, not repeated
+    assert table(killed) == table(whole)
+
+
+def test_stopped_politely_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    file = suite(tmp_path, GRID + "[[jobs]]\nalgorithm = 'piro'\nsteps = 100_000")
+    process = started("bench", file, "--out", tmp_path)
+    run = tmp_path / "runs" / "gridworld-piro"
+    while process.poll() is None and not (run / "checkpoints" / "latest.json").exists():
+        time.sleep(0.05)
+    process.terminate()
+    _, complaint = process.communicate()
+    assert process.returncode == 1
+    assert complaint.splitlines()[-1].endswith("repeat the command to go on.")
+    assert "stopped after" in (tmp_path / "logs" / "gridworld-piro.log").read_text()
+    assert not (tmp_path / "failures" / "gridworld-piro.json").exists()
+
+
+def test_two_at_once_in_one_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    file = suite(tmp_path, TWO)
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert trustirl("bench", file, "--out", tmp_path) == 2
+    assert "another `trustirl bench` works in" in capsys.readouterr().err
+
+
+def test_processes_share_cores_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 4}, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert share(0, 1) == {}
+    assert [share(place, 2)["TRUSTIRL_CORES"] for place in range(2)] == ["0,1", "2,3,4"]
+    assert [share(place, 7)["TRUSTIRL_CORES"] for place in range(7)].count("") == 0
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    gpus = [share(place, 3) for place in range(3)]
+    assert [told["CUDA_VISIBLE_DEVICES"] for told in gpus] == ["2", "5", "2"]
+    assert {told["XLA_PYTHON_CLIENT_MEM_FRACTION"] for told in gpus} == {"0.450"}
