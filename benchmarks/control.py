@@ -15,8 +15,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from trustirl.evaluation.stats import stability
 from trustirl.report.runs import read_run
-from trustirl.report.stability import stability
 
 CURVE = ("iteration", "env_steps", "seconds", "return_mean", "return_std", "gap", "drift", "mu")
 
@@ -30,7 +30,7 @@ def row_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     run = read_run(folder)
     columns = run.metrics.columns
     seeds = [
-        stability(steps, returns, run.summary)
+        stability(steps, returns, run.summary.expert_return, run.summary.random_return)
         for steps, returns in zip(columns["env_steps"], columns["return_mean"], strict=True)
     ]
     row = {
