@@ -18,7 +18,7 @@ from trustirl.demo_commands import demos_command
 from trustirl.demos.schema import DemoChoice
 from trustirl.experiment import Preset, expert_groups, resume, setting_groups, train, train_expert
 from trustirl.parsing import parse as _parse
-from trustirl.report.page import write_report
+from trustirl.report import report
 from trustirl.run import Run
 from trustirl.worlds.job import Groups
 
@@ -28,7 +28,7 @@ usage: trustirl COMMAND ...
   train ALGO --task TASK   learn a reward and a policy from demonstrations (add --help for its settings)
   expert TASK              train an expert on the true reward and record its demonstrations
   resume RUN               continue an interrupted run
-  report RUN [-o FILE]     draw a run's page again
+  report PATH... -o FILE   compare runs and benches (add --help); report RUN alone draws its page again
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
 
   ALGO is one of: {", ".join(ALGORITHMS)}"""
@@ -87,12 +87,15 @@ class ResumeOptions:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Draw a run's page again."""
+    """Draw a run's page again, or compare runs and benches."""
 
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    paths: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs, or of benches. A single run gives its own page, anything else a comparison."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Where to write the page; the run's own report.html if not given."""
+    """Where to write; of a single run or bench, its own report.html if not given."""
+    format: str | None = None
+    """html: the page; md or latex: its tables; csv: a line for each seed; png: the curves. Without it, as the
+    ending of FILE says."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -169,7 +172,7 @@ def _resume(arguments: list[str]) -> None:
 
 def _report(arguments: list[str]) -> None:
     options = _parse(ReportOptions, arguments, "trustirl report")
-    print(write_report(options.run, options.out))
+    print(report(options.paths, options.out, options.format))
 
 
 def _announce(run: Run) -> None:
