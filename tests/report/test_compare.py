@@ -177,12 +177,14 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     ):
         write_control_run(tmp_path / name, task=task, seeds=2, evaluations=3, settings=settings)
     write_control_run(tmp_path / "d", algorithm="bc", seeds=2, evaluations=3)
-    rows = read_study([tmp_path / name for name in "abcd"]).rows
+    write_control_run(tmp_path / "e", task="Ant-v4", seeds=2, evaluations=3, settings={"target": 8.0})
+    rows = read_study([tmp_path / name for name in "abcde"]).rows
     assert [(row.label, row.task) for row in rows] == [
         ("piro (target 2.0)", "Hopper-v4"),
         ("piro (target 4.0)", "Hopper-v4"),
         ("piro (target 2.0)", "Walker2d-v4"),
         ("bc", "Hopper-v4"),
+        ("piro", "Ant-v4"),  # nothing to tell it from
     ]
 
 

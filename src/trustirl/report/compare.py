@@ -68,6 +68,8 @@ def write_comparison(paths: Sequence[Path], out: Path, format: str = "html") -> 
 
 def report(paths: Sequence[Path], out: Path | None = None, format: str | None = None) -> Path:
     """A single run's own page, or else a comparison; without a `format`, the ending of `out` says which."""
+    if not paths:
+        raise InputError("give at least one folder of `trustirl train` or `trustirl bench`.")
     endings = {ending: name for name, ending in FORMATS.items()}
     chosen = _known(format) if format else endings.get(out.suffix.lower() if out else "", "html")
     if out is None and chosen == "html" and len(paths) == 1:

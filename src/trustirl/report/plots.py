@@ -135,7 +135,7 @@ def draw(plot: Plot, heading: str = "") -> str:
     if not drawn:
         return f'<div class="plot">{title}<p>No run recorded the {escape(plot.y_name)}.</p></div>'
     levels = {name: level for name, level in plot.levels.items() if math.isfinite(level)}
-    x0, x1 = _range([series.x for series in drawn], margin=0.0)
+    x0, x1 = _range([np.zeros(1), *(series.x for series in drawn)], margin=0.0)
     y0, y1 = _range(
         [*(height for series in drawn for height in series.heights()), np.array([*levels.values()])], margin=0.04
     )
@@ -143,7 +143,7 @@ def draw(plot: Plot, heading: str = "") -> str:
     place = f"matrix({scale[0]:.8g} 0 0 {-scale[1]:.8g} {-x0 * scale[0]:.8g} {SIDE + y0 * scale[1]:.8g})"
     digits = (_digits(x1 - x0), _digits(y1 - y0))
     curves = "".join(_curve(plot, series, digits) for series in drawn)
-    ticks_x, ticks_y = _ticks(x0, x1), _ticks(y0, y1)
+    ticks_x, ticks_y = _ticks(x0, x1), (_powers if plot.logarithm else _ticks)(y0, y1)
     grid = "".join(f"M{x0:g},{tick:g}H{x1:g}" for tick in ticks_y)
     lines = "".join(f'<path class="level" d="M{x0:g},{level:.8g}H{x1:g}"/>' for level in levels.values())
     labels = [
@@ -234,6 +234,17 @@ def _ticks(low: float, high: float) -> list[float]:
     return [
         float(tick) for tick in MaxNLocator(5, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high) if low <= tick <= high
     ]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis, as exponents: round numbers within a decade or two, powers of ten beyond."""
+    if high - low < 1:
+        return [math.log10(tick) for tick in _ticks(10.0**low, 10.0**high) if tick > 0]
+    digits = (1, 2, 5) if high - low < 2 else (1,)
+    every = max(1, round((high - low) / 6))
+    exponents = range(math.floor(low), math.ceil(high) + 1, every)
+    ticks = [exponent + math.log10(digit) for exponent in exponents for digit in digits]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def _digits(span: float) -> int:

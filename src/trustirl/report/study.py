@@ -166,8 +166,6 @@ def is_bench(path: Path) -> bool:
 def read_study(paths: Sequence[Path]) -> Study:
     """Read runs and benches; only a path that is neither is refused, a run that is damaged becomes a failure."""
     paths = list({path.resolve(): path for path in map(Path, paths)}.values())
-    if not paths:
-        raise InputError("give at least one folder of `trustirl train` or `trustirl bench`.")
     for path in paths:
         if not is_run(path) and not is_bench(path):
             raise InputError(
@@ -236,20 +234,21 @@ def _label(rows: list[Row]) -> list[Row]:
     for row in rows:
         if not row.label:
             alike.setdefault((row.runs[0].algorithm, row.task), []).append(_settings(row))
-    differing: dict[str, set[str]] = {}
+    differing: dict[str, dict[str, set[str]]] = {}  # by algorithm and setting, the values to tell apart
     for (algorithm, _), settings in alike.items():
-        names = set(chain.from_iterable(settings))
-        differing.setdefault(algorithm, set()).update(
-            name for name in names if len({each.get(name) for each in settings}) > 1
-        )
+        for name in set(chain.from_iterable(settings)):
+            values = {each.get(name, "unset") for each in settings}
+            if len(values) > 1:
+                differing.setdefault(algorithm, {}).setdefault(name, set()).update(values)
 
     def named(row: Row) -> Row:
         algorithm, settings = row.runs[0].algorithm, _settings(row)
-        names = sorted(differing.get(algorithm, ()))
-        told = ", ".join(f"{name} {settings.get(name, 'unset')}" for name in names)
-        if len(names) > MOST_DIFFERENCES:
-            told = row.name
-        return replace(row, label=f"{algorithm} ({told})" if told else algorithm)
+        told = {name: settings.get(name, "unset") for name in sorted(differing.get(algorithm, ()))}
+        told = {name: value for name, value in told.items() if value in differing[algorithm][name]}
+        text = (
+            row.name if len(told) > MOST_DIFFERENCES else ", ".join(f"{name} {value}" for name, value in told.items())
+        )
+        return replace(row, label=f"{algorithm} ({text})" if text else algorithm)
 
     return [row if row.label else named(row) for row in rows]
 

@@ -113,16 +113,17 @@ def steadiness(study: Study) -> Table:
         "Drawdown: how far the return fell below the highest before it, mean and worst seed. Below 90 %: the share "
         "of evaluations that lie more than a tenth under that highest return. Spread: the standard deviation of the "
         "last return between seeds. ℓ fell: the share of iterations in which the log-likelihood of the "
-        "demonstrations decreased, where it is known exactly. Mean height: the area under the curve over its length."
+        "demonstrations decreased, where it is known exactly. Steps to 90 %: of the expert, the median of the "
+        "seeds that got there. Mean height: the area under the curve over its length."
     )
     head = (
         "Task",
         "Algorithm",
-        "Largest drawdown",
+        "Drawdown",
         "Below 90 %",
         "Spread",
         "ℓ fell",
-        "Steps to 90 % of the expert",
+        "Steps to 90 %",
         "Mean height",
     )
     return Table("stability", "How steadily they learned", caption, head, [_steadiness(row) for row in study.rows])
@@ -147,7 +148,7 @@ def effort(study: Study) -> Table:
     caption = (
         "Every step that an environment took, by purpose and over all seeds; time and updates of all seeds together."
     )
-    named = [f"{purpose.capitalize()} steps" for purpose in purposes]
+    named = [purpose.capitalize() for purpose in purposes]
     head = ("Task", "Algorithm", "Seeds", *named, "All steps", "Wall time", "Updates/s", "Device")
     return Table("effort", "What it took", caption, head, rows)
 
