@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any
@@ -17,8 +17,10 @@ from trustirl.core.errors import InputError, TrustIRLError, unknown_name
 from trustirl.demo_commands import demos_command
 from trustirl.demos.schema import DemoChoice
 from trustirl.experiment import Preset, expert_groups, resume, setting_groups, train, train_expert
+from trustirl.film import add_film
 from trustirl.parsing import parse as _parse
 from trustirl.report import report
+from trustirl.report.study import run_folders
 from trustirl.run import Run
 from trustirl.worlds.job import Groups
 
@@ -96,6 +98,9 @@ class ReportOptions:
     format: str | None = None
     """html: the page; md or latex: its tables; csv: a line for each seed; png: the curves. Without it, as the
     ending of FILE says."""
+    films: bool = False
+    """Also draw film strips of expert and learner into the folders of the runs, for a comparison to show; plays an
+    episode of each, where its task can be rendered."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -172,6 +177,10 @@ def _resume(arguments: list[str]) -> None:
 
 def _report(arguments: list[str]) -> None:
     options = _parse(ReportOptions, arguments, "trustirl report")
+    if options.films:
+        for folder in chain.from_iterable(map(run_folders, options.paths)):
+            if problem := add_film(folder):
+                print(f"trustirl: {problem}", file=sys.stderr)
     print(report(options.paths, options.out, options.format))
 
 

@@ -42,7 +42,7 @@ section > .scroll { max-height: none; } section p.after { margin-top: 1rem; }
 .cell[open] summary .note::after { content: " −"; }
 .cell pre { margin-top: .4rem; padding: .5rem .6rem; text-align: left; }
 .links a { display: inline-block; margin: 1rem 1.25rem 0 0; color: var(--accent); }
-h3.row { margin-top: 2rem; color: var(--ink); }
+.film { width: 100%; height: auto; border-radius: 8px; }
 """
 
 
@@ -99,6 +99,7 @@ def render(study: Study) -> str:
         _curves(study),
         made.get("stability", ""),
         _trust(study),
+        _films(study),
         made.get("effort", ""),
         _downloads(study) if study.rows else "",
         *map(_repeat, study.rows),
@@ -239,6 +240,23 @@ def _trust(study: Study) -> str:
         return ""
     text = "How far one update moves the reward, and the weight of the penalty that holds it back: means over seeds."
     return f'<section><h2>Drift and μ</h2><p>{text}</p><div class="pair">{"".join(parts)}</div></section>'
+
+
+def _films(study: Study) -> str:
+    """Strips where runs have them, in a section of their own; a sentence where they could have."""
+    strips = [
+        f"<h3>{escape(row.task)}: {escape(row.label if whose == 'learner' else 'expert')}</h3>"
+        '<img class="film" alt="frames of one episode" '
+        f'src="data:image/png;base64,{base64.b64encode(image).decode()}">'
+        for row in study.rows
+        for whose, image in row.films
+    ]
+    text = (
+        "Frames of one episode from its start to its end, evenly spaced: the first seed, and what was demonstrated."
+    )
+    if not strips:
+        text = "No films: <code>trustirl report --films</code> draws them where a task can be rendered."
+    return f"<section><h2>How they move</h2><p>{text}</p>{''.join(strips)}</section>" if study.rows else ""
 
 
 def _downloads(study: Study) -> str:

@@ -15,6 +15,7 @@ from trustirl.evaluation.stats import Stability, normalised, share_falling, stab
 from trustirl.report.runs import Numbers, RunFiles, read_run
 
 NOT_SETTINGS = ("algorithm", "task", "seeds", "first_seed", "demos")
+PNG, LARGEST_FILM = b"\x89PNG\r\n\x1a\n", 1_000_000
 MOST_DIFFERENCES = 4  # settings that a label can name before it stops being one
 
 
@@ -35,6 +36,7 @@ class Row:
     name: str
     command: str
     runs: tuple[RunFiles, ...]
+    films: tuple[tuple[str, bytes], ...] = ()  # whose, and a PNG
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -177,12 +179,24 @@ def read_study(paths: Sequence[Path]) -> Study:
     return Study(", ".join(suites), tuple(rows), tuple(entry for entry in found if isinstance(entry, Failure)))
 
 
+def run_folders(path: Path) -> list[Path]:
+    """The folders of all runs at a path, finished or not."""
+    return [folder for *_, folders in _jobs(path) for folder in folders] if is_bench(path) else [path]
+
+
 def _bench(folder: Path) -> Iterator[Row | Failure]:
     """The jobs of a bench; one with several folders has its seeds split over them."""
+    for name, label, command, folders in _jobs(folder):
+        failed = folder / "failures" / f"{Path(name).name}.json"
+        yield from _row(name, folders, label, command, _reason(failed))
+
+
+def _jobs(folder: Path) -> list[tuple[str, str, str, list[Path]]]:
+    """Name, label, command and run folders of every job."""
     file = folder / "bench.json"
     jobs = _object(file).get("jobs")
     try:
-        entries = [
+        return [
             (
                 str(job["name"]),
                 str(job["label"]),
@@ -195,9 +209,6 @@ def _bench(folder: Path) -> Iterator[Row | Failure]:
         raise InputError(
             f"{file} must list jobs with name, label and runs ({error!r}); run the bench again."
         ) from None
-    for name, label, command, folders in entries:
-        failed = folder / "failures" / f"{Path(name).name}.json"
-        yield from _row(name, folders, label, command, _reason(failed))
 
 
 def _row(
@@ -217,7 +228,23 @@ def _row(
         except (InputError, OSError) as error:
             yield Failure(name, reason or str(error))
     if runs:
-        yield Row(label, runs[0].task, name, command or str(runs[0].manifest.get("command", "")), tuple(runs))
+        command = command or str(runs[0].manifest.get("command", ""))
+        yield Row(label, runs[0].task, name, command, tuple(runs), _films(folders))
+
+
+def _films(folders: Sequence[Path]) -> tuple[tuple[str, bytes], ...]:
+    """The film strips of the first folder that has any; a file that is no small PNG is passed over."""
+    for folder in folders:
+        files = [(whose, folder / f"film-{whose}.png") for whose in ("expert", "learner")]
+        found = [(whose, file.read_bytes()) for whose, file in files if file.is_file() and _is_small(file)]
+        films = tuple((whose, content) for whose, content in found if content.startswith(PNG))
+        if films:
+            return films
+    return ()
+
+
+def _is_small(file: Path) -> bool:
+    return file.stat().st_size <= LARGEST_FILM
 
 
 def _finished(folder: Path) -> RunFiles:
