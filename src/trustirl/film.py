@@ -28,6 +28,8 @@ def add_film(folder: Path) -> str | None:
         os.environ.setdefault("MUJOCO_GL", "egl")  # draws without a screen
     try:
         run = load(folder)
+        if not (folder / "policy.json").exists():
+            raise ValueError(f"{run.config['task']} is solved exactly, and has no simulator to draw.")
         env = gym.make(run.config["task"], render_mode="rgb_array", **run.config.get("task_args", {}))
         try:
             for name, states in _episodes(run, env):

@@ -34,13 +34,14 @@ section > .scroll { max-height: none; } section p.after { margin-top: 1rem; }
 [data-table] th:first-child, [data-table] td:first-child { position: sticky; left: 0; background: var(--surface);
   padding-right: 1rem; z-index: 1; }
 [data-table] .note { display: block; font-size: .8rem; }
-[data-table] td:first-child .note { white-space: normal; max-width: 13rem; }
+[data-table] td:first-child .note { white-space: normal; width: max-content; max-width: 13rem; }
 [data-table=stability] td:nth-child(2), [data-table=effort] td:nth-child(2), [data-table=stability] th:nth-child(2),
 [data-table=effort] th:nth-child(2) { text-align: left; }
 .cell summary { font-weight: inherit; list-style: none; } .cell summary::-webkit-details-marker { display: none; }
 .cell summary .note::after { content: " +"; color: var(--accent); }
 .cell[open] summary .note::after { content: " −"; }
 .cell pre { margin-top: .4rem; padding: .5rem .6rem; text-align: left; }
+@media (max-width: 640px) { [data-table] td:first-child .note { max-width: 7rem; } }
 .links a { display: inline-block; margin: 1rem 1.25rem 0 0; color: var(--accent); }
 .film { width: 100%; height: auto; border-radius: 8px; }
 """
@@ -129,12 +130,13 @@ def _cards(study: Study) -> tuple[Card, ...]:
         if len(set(seeds)) > 1
         else f"{count(max(seeds, default=0), 'seed')} each"
     )
+    total = sum(steps.values())
     failed = f"{len(study.failures)} failed or unfinished" if study.failures else "all finished"
     purposes = ", ".join(f"{name}\u00a0{number:,}" for name, number in steps.items())
     return (
         ("Algorithms", str(len(study.labels)), f"on {count(len(study.tasks), 'task')}"),
         ("Runs", str(sum(seeds)), f"{each}, {failed}"),
-        ("Environment steps", f"{sum(steps.values()):,}", purposes),
+        ("Environment steps", f"{total:,}" if total < 1e8 else f"{total / 1e6:,.0f} M", purposes),
         (
             "Wall time",
             duration(math.fsum(row.wall_seconds for row in study.rows)),
