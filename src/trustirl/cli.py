@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 from typing import Annotated
@@ -16,8 +17,10 @@ from trustirl.bench_commands import bench_command
 from trustirl.core.errors import TrustIRLError, unknown_name
 from trustirl.demo_commands import demos_command
 from trustirl.experiment import expert_groups, resume, train, train_expert
+from trustirl.film import add_film
 from trustirl.parsing import parse as _parse
-from trustirl.report.page import write_report
+from trustirl.report import report
+from trustirl.report.study import run_folders
 from trustirl.run import Run
 
 USAGE = f"""\
@@ -26,7 +29,7 @@ usage: trustirl COMMAND ...
   train ALGO --task TASK   learn a reward and a policy from demonstrations (add --help for its settings)
   expert TASK              train an expert on the true reward and record its demonstrations
   resume RUN               continue an interrupted run
-  report RUN [-o FILE]     draw a run's page again
+  report PATH... -o FILE   compare runs and benches (add --help); report RUN alone draws its page again
   bench SUITE              run many experiments, here or on a cluster, and compare them (add --help)
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
 
@@ -59,12 +62,18 @@ class ResumeOptions:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Draw a run's page again."""
+    """Draw a run's page again, or compare runs and benches."""
 
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    paths: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs, or of benches. A single run gives its own page, anything else a comparison."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Where to write the page; the run's own report.html if not given."""
+    """Where to write; of a single run or bench, its own report.html if not given."""
+    format: str | None = None
+    """html: the page; md or latex: its tables; csv: a line for each seed; png: the curves. Without it, as the
+    ending of FILE says."""
+    films: bool = False
+    """Also draw film strips of expert and learner into the folders of the runs, for a comparison to show; plays an
+    episode of each, where its task can be rendered."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -121,7 +130,11 @@ def _resume(arguments: list[str]) -> None:
 
 def _report(arguments: list[str]) -> None:
     options = _parse(ReportOptions, arguments, "trustirl report")
-    print(write_report(options.run, options.out))
+    if options.films:
+        for folder in chain.from_iterable(map(run_folders, options.paths)):
+            if problem := add_film(folder):
+                print(f"trustirl: {problem}", file=sys.stderr)
+    print(report(options.paths, options.out, options.format))
 
 
 def _announce(run: Run) -> None:

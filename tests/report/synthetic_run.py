@@ -74,7 +74,12 @@ def write_run(
 def write_control_run(
     folder: Path,
     *,
+    algorithm: str = "piro",
+    task: str = "Hopper-v4",
     seeds: int = 5,
+    first_seed: int = 0,
+    skill: float = 1.0,
+    settings: dict[str, Any] | None = None,
     evaluations: int = 40,
     expert_return: float | None = 3234.5,
     trust_region: bool = True,
@@ -83,8 +88,8 @@ def write_control_run(
     """Write all files of a run on a Gymnasium task into `folder` and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     steps = 10_000 * evaluations
-    config = {"algorithm": "piro", "task": "Hopper-v4", "seeds": seeds, "steps": steps, "demos": "data/hopper.npz"}
-    write_json(folder / "config.json", config | {"plan": {"steps_per_iteration": 5000}, "solver_config": {}})
+    config = {"algorithm": algorithm, "task": task, "seeds": seeds, "steps": steps, "demos": "data/hopper.npz"}
+    write_json(folder / "config.json", config | {"plan": {"steps_per_iteration": 5000}, "solver": settings or {}})
     write_json(
         folder / "manifest.json",
         {
@@ -92,21 +97,21 @@ def write_control_run(
             "task_versions": {"gymnasium": "1.2.2", "mujoco": "3.3.7"},
             "clipped_actions": 12,
             "device": "NVIDIA H200",
-            "seeds": list(range(seeds)),
-            "command": "trustirl train piro --task Hopper-v4 --demos data/hopper.npz",
+            "seeds": list(range(first_seed, first_seed + seeds)),
+            "command": f"trustirl train {algorithm} --task {task} --demos data/hopper.npz",
         },
     )
-    noise = np.random.default_rng(3)
+    noise = np.random.default_rng(3 + first_seed)
     rows = []
     for i in range(evaluations):
-        for seed in range(seeds):
+        for seed in range(first_seed, first_seed + seeds):
             progress = 1 - np.exp(-6 * i / evaluations)
             fall = 1400 * (seed == 1 and i in (evaluations // 2, evaluations // 2 + 1))
             row = {
                 "seed": seed,
                 "iteration": 2 * i,
                 "env_steps": 10_000 * i + 1000,
-                "return_mean": float(18 + (2900 + 120 * seed) * progress + 90 * noise.normal() - fall),
+                "return_mean": float(18 + skill * (2900 + 120 * seed) * progress + 90 * noise.normal() - fall),
                 "return_std": float(150 * abs(noise.normal())),
                 "gap": float(0.4 * np.exp(-i / 9) + 0.02 * noise.normal()),
                 "drift": float(0.05 * np.exp(0.2 * noise.normal())) if i and trust_region else None,
@@ -134,6 +139,23 @@ def write_control_run(
                 "updates_per_second": 812.0,
             },
         )
+    return folder
+
+
+def write_bench(folder: Path, labels: dict[str, str] | None = None) -> Path:
+    """Write a bench of two algorithms on two tasks, five seeds each, split over two folders."""
+    jobs = []
+    for algorithm, skill in (("piro", 1.0), ("ml-irl", 0.97)):
+        for task in ("Hopper-v4", "Walker2d-v4"):
+            runs = []
+            for first, seeds in ((0, 3), (3, 2)):
+                runs.append(f"runs/{algorithm}-{task}-{first}")
+                made = {"algorithm": algorithm, "task": task, "seeds": seeds, "first_seed": first}
+                write_control_run(folder / runs[-1], **made, skill=skill, trust_region=algorithm == "piro")
+            job = {"name": f"{algorithm}-{task}", "algorithm": algorithm, "task": task, "runs": runs}
+            label = (labels or {}).get(algorithm, algorithm)
+            jobs.append(job | {"label": label, "command": f"trustirl train {algorithm} --task {task} --seeds 5"})
+    write_json(folder / "bench.json", {"format": 1, "suite": "smoke", "jobs": jobs})
     return folder
 
 

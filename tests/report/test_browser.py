@@ -1,5 +1,7 @@
 """The report looks right in a browser and asks the network for nothing."""
 
+import base64
+import gzip
 import io
 import json
 import re
@@ -13,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from synthetic_demos import DEMO_FIGURES, write_synthetic_demo_page
-from synthetic_run import CONTROL_FIGURES, FIGURES, write_control_run, write_run
+from synthetic_run import CONTROL_FIGURES, FIGURES, write_bench, write_control_run, write_run
 
-from trustirl.report import write_report
+from trustirl.report import write_comparison, write_report
 
 CHROMIUM_FLAGS = (
     "--headless=new",
@@ -153,3 +155,80 @@ def test_pointing_at_a_curve_tells_its_numbers(browser: Any, tmp_path: Path) -> 
     means = [row["return_mean"] for row in rows if row["env_steps"] == 31_000]
     told = [title for title in browser.execute_script(titles) if title.startswith("31,000 steps: ")]
     assert told == [f"31,000 steps: {np.mean(means):,.0f} ({means[0]:,.0f}, {means[1]:,.0f})"]
+
+
+# --- comparisons -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_bench(tmp_path_factory.mktemp("bench"))
+    (folder / "runs" / "ml-irl-Hopper-v4-3" / "summary.json").unlink()
+    return write_comparison([folder], folder / "report.html")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_comparison_in_a_browser(browser: Any, comparison: Path, width: int, theme: str) -> None:
+    open_page(browser, comparison, width, theme)
+    time.sleep(0.3)
+    urls = requested(browser)
+    assert [url for url in urls if url != comparison.as_uri() and not url.startswith("data:")] == []
+    assert browser.get_log("browser") == []  # the page's policy would complain here about a script it does not know
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    plots = browser.find_elements("css selector", ".plot")
+    assert len(plots) == 1 + 2 + 4  # profiles, returns of two tasks, drift and mu of both
+    for plot in plots:
+        name = plot.get_attribute("data-plot")
+        curves = plot.find_elements("css selector", ".series .line")
+        assert len(curves) == (1 if name.startswith(("drift", "mu")) else 2), name
+        points = {"profiles": 101, "drift": 39, "mu": 39}.get(name.split()[0], 40)
+        assert [curve.get_attribute("d").count(",") for curve in curves] == [points] * len(curves), name
+        colours, chromatic, brightness = colours_of(plot.screenshot_as_png)
+        assert colours > 40, name
+        assert chromatic > 10, name
+        assert (brightness > 128) == (theme == "light"), name
+
+
+def test_curves_stay_inside_their_frame(browser: Any, comparison: Path) -> None:
+    outside = """return [...document.querySelectorAll('.frame')].flatMap(frame => {
+        const area = frame.getBoundingClientRect();
+        return [...frame.querySelectorAll('path')].map(path => path.getBoundingClientRect()).filter(box =>
+            box.left < area.left - 3 || box.right > area.right + 3 || box.top < area.top - 3
+            || box.bottom > area.bottom + 3);
+    }).length"""
+    for width in (390, 1280):
+        open_page(browser, comparison, width, "light")
+        assert browser.execute_script(outside) == 0
+
+
+def test_pointing_at_a_comparison_tells_numbers_and_shows_seeds(browser: Any, comparison: Path) -> None:
+    open_page(browser, comparison, 1280, "light")
+    point = """const frame = document.querySelector('[data-plot="returns Hopper-v4"] .frame');
+        frame.scrollIntoView();
+        const area = frame.getBoundingClientRect();
+        const place = { bubbles: true, clientX: area.right - 1, clientY: area.top };
+        frame.dispatchEvent(new PointerEvent('pointermove', place));
+        return [frame.querySelector('.readout').innerText,
+            [...frame.querySelectorAll('.seed')].filter(s => getComputedStyle(s).visibility === 'visible').length]"""
+    said, seeds = browser.execute_script(point)
+    table = (
+        "return document.querySelector('[data-table=returns] tbody td:nth-child(3) summary').firstChild.textContent"
+    )
+    assert said.splitlines()[0] == "environment steps of each seed 391,000"
+    assert f"piro: {browser.execute_script(table)}" in said.splitlines()[1:]
+    assert seeds == 5
+
+
+def test_numbers_can_be_downloaded_and_seeds_opened(browser: Any, comparison: Path) -> None:
+    open_page(browser, comparison, 1280, "light")
+    link = browser.find_element("css selector", 'a[download="seeds.csv"]').get_attribute("href")
+    lines = base64.b64decode(link.split(",", 1)[1]).decode().splitlines()
+    assert len(lines) == 1 + 5 + 5 + 3 + 5
+    link = browser.find_element("css selector", 'a[download="curves.csv.gz"]').get_attribute("href")
+    lines = gzip.decompress(base64.b64decode(link.split(",", 1)[1])).decode().splitlines()
+    assert len(lines) == 1 + 18 * 40
+    cell = browser.find_element("css selector", "[data-table=returns] details.cell")
+    assert not cell.find_element("css selector", "pre").is_displayed()
+    cell.find_element("css selector", "summary").click()
+    assert cell.find_element("css selector", "pre").text.count("seed ") == 5

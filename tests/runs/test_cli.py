@@ -129,7 +129,9 @@ BAD_DEMOS = {
         (["train", "piro", "--task", "gridworld", "--demos", "DEMOS/text"], "not an .npz archive"),
         (["train", "piro", "--task", "gridworld", "--demo-episodes", "0"], "at least 1"),
         (["resume", "no-such-run"], "holds no run"),
-        (["report", "no-such-run"], "no-such-run"),
+        (["report", "no-such-run"], "no-such-run holds neither a run nor a bench"),
+        (["report", "no-such-run", "--format", "pdf"], "choose from html, md, csv, latex, png"),
+        (["report"], "give at least one folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(

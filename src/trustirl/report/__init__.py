@@ -1,6 +1,7 @@
-"""The HTML report of a run, made from the run's files alone."""
+"""The pages of runs and of their comparison, made from the files of runs alone."""
 
+from trustirl.report.compare import report, write_comparison
 from trustirl.report.page import write_report
 from trustirl.report.runs import ControlRun, ExactRun, RunFiles, read_run
 
-__all__ = ["ControlRun", "ExactRun", "RunFiles", "read_run", "write_report"]
+__all__ = ["ControlRun", "ExactRun", "RunFiles", "read_run", "report", "write_comparison", "write_report"]

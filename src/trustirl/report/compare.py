@@ -1,18 +1,316 @@
-"""Stands in for the page that compares runs: a plain table of results.json."""
+"""Writes the comparison of several runs: one HTML page that needs nothing but itself, its tables or its curves."""
 
-import html
-import json
+import base64
+import gzip
+import io
+import math
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from trustirl.core.errors import InputError
 from trustirl.core.files import write_bytes
+from trustirl.evaluation.stats import bootstrap, iqm, iqm_band, performance_profile
+from trustirl.report import plots, tables
+from trustirl.report.figures import CLOCKS
+from trustirl.report.html import Card, details, document, shown_json, write_page
+from trustirl.report.page import write_report
+from trustirl.report.plots import Plot, Series
+from trustirl.report.runs import Numbers
+from trustirl.report.study import Row, Study, is_run, read_study
+from trustirl.report.words import count, duration
+
+FORMATS = {"html": ".html", "md": ".md", "csv": ".csv", "latex": ".tex", "png": ".png"}
+THRESHOLDS = 101  # where performance profiles are evaluated
+BAND_RESAMPLES = 500  # a band is drawn, not read off to the last digit
+
+STYLE = """
+section > .scroll { max-height: none; } section p.after { margin-top: 1rem; }
+[data-table] td, [data-table] th { vertical-align: top; }
+[data-table] th:first-child, [data-table] td:first-child { position: sticky; left: 0; background: var(--surface);
+  padding-right: 1rem; z-index: 1; }
+[data-table] .note { display: block; font-size: .8rem; }
+[data-table] td:first-child .note { white-space: normal; width: max-content; max-width: 13rem; }
+[data-table=stability] td:nth-child(2), [data-table=effort] td:nth-child(2), [data-table=stability] th:nth-child(2),
+[data-table=effort] th:nth-child(2) { text-align: left; }
+.cell summary { font-weight: inherit; list-style: none; } .cell summary::-webkit-details-marker { display: none; }
+.cell summary .note::after { content: " +"; color: var(--accent); }
+.cell[open] summary .note::after { content: " −"; }
+.cell pre { margin-top: .4rem; padding: .5rem .6rem; text-align: left; }
+@media (max-width: 640px) { [data-table] td:first-child .note { max-width: 7rem; } }
+.links a { display: inline-block; margin: 1rem 1.25rem 0 0; color: var(--accent); }
+.film { width: 100%; height: auto; border-radius: 8px; }
+"""
 
 
 def write_comparison(paths: Sequence[Path], out: Path, format: str = "html") -> Path:
-    """Write the returns of every row."""
-    rows = [row for path in paths for row in json.loads((path / "results.json").read_text())]
-    cells = "".join(
-        f"<tr><td>{html.escape(str(row['job']))}<td>{html.escape(str(row['returns']))}</tr>" for row in rows
-    )
-    write_bytes(out, f"<!doctype html><meta charset=utf-8><title>{format}</title><table>{cells}</table>".encode())
+    """Compare the runs and benches in `paths`, and write the page, the tables or the curves to `out`."""
+    _known(format)
+    study, out = read_study(paths), Path(out)
+    if format == "html":
+        return write_page(render(study), out)
+    if not study.rows:
+        raise InputError(f"no run of {', '.join(map(str, paths))} is finished; first: {study.failures[0].reason}")
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; give the name of the file to write.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if format == "png":
+        write_bytes(out, curves_png(study))
+    elif format == "csv":
+        write_bytes(out, tables.numbers_csv(study).encode())
+    else:
+        write_bytes(out, tables.WRITERS[format](tables.tables_of(study)).encode())
     return out
+
+
+def report(paths: Sequence[Path], out: Path | None = None, format: str | None = None) -> Path:
+    """A single run's own page, or else a comparison; without a `format`, the ending of `out` says which."""
+    if not paths:
+        raise InputError("give at least one folder of `trustirl train` or `trustirl bench`.")
+    endings = {ending: name for name, ending in FORMATS.items()}
+    chosen = _known(format) if format else endings.get(out.suffix.lower() if out else "", "html")
+    if out is None and chosen == "html" and len(paths) == 1:
+        out = paths[0] / "report.html"
+    if out is None:
+        raise InputError("say where to write with -o FILE.")
+    if len(paths) == 1 and chosen == "html" and is_run(paths[0]):
+        return write_report(paths[0], out)
+    return write_comparison(paths, out, chosen)
+
+
+def _known(format: str) -> str:
+    if format not in FORMATS:
+        raise InputError(f"unknown format {format!r}: choose from {', '.join(FORMATS)}.")
+    return format
+
+
+def render(study: Study) -> str:
+    """The whole page; the same runs always give the same text."""
+    made = {table.name: tables.html(table) for table in tables.tables_of(study)}
+    parts = (
+        made.get("returns", ""),
+        _failures(study),
+        made.get("overall") or _no_overall(study),
+        _profiles(study),
+        made.get("improvement", ""),
+        _curves(study),
+        made.get("stability", ""),
+        _trust(study),
+        _films(study),
+        made.get("effort", ""),
+        _downloads(study) if study.rows else "",
+        *map(_repeat, study.rows),
+    )
+    title = f"The {study.title} bench" if study.title else "Comparison of runs"
+    names = ", ".join(study.labels[:6]) + (", …" if len(study.labels) > 6 else "")
+    lead = f"{names} on {', '.join(study.tasks)}" if study.rows else "No run is finished."
+    return document(
+        "TrustIRL comparison",
+        title,
+        lead,
+        _cards(study),
+        parts,
+        plots.STYLE + STYLE,
+        plots.SCRIPT if study.rows else "",
+    )
+
+
+def _cards(study: Study) -> tuple[Card, ...]:
+    seeds = [len(row.seeds) for row in study.rows]
+    steps: dict[str, int] = {}
+    for row in study.rows:
+        for purpose, number in row.env_steps.items():
+            steps[purpose] = steps.get(purpose, 0) + number
+    each = (
+        f"{min(seeds)} to {max(seeds)} seeds each"
+        if len(set(seeds)) > 1
+        else f"{count(max(seeds, default=0), 'seed')} each"
+    )
+    total = sum(steps.values())
+    failed = f"{len(study.failures)} failed or unfinished" if study.failures else "all finished"
+    purposes = ", ".join(f"{name}\u00a0{number:,}" for name, number in steps.items())
+    return (
+        ("Algorithms", str(len(study.labels)), f"on {count(len(study.tasks), 'task')}"),
+        ("Runs", str(sum(seeds)), f"{each}, {failed}"),
+        ("Environment steps", f"{total:,}" if total < 1e8 else f"{total / 1e6:,.0f} M", purposes),
+        (
+            "Wall time",
+            duration(math.fsum(row.wall_seconds for row in study.rows)),
+            "of all rows, one after the other",
+        ),
+    )
+
+
+def _failures(study: Study) -> str:
+    if not study.failures:
+        return ""
+    items = "".join(
+        f'<li><span class="tag problem">failed</span><span class="where">{escape(failure.name)}</span>'
+        f"<p>{escape(failure.reason)}</p></li>"
+        for failure in study.failures
+    )
+    return (
+        f'<section data-failures="{len(study.failures)}"><h2>What is missing</h2><p>These folders are not counted '
+        f'anywhere on this page.</p><ul class="findings">{items}</ul></section>'
+    )
+
+
+def _no_overall(study: Study) -> str:
+    if not study.rows:
+        return ""
+    return (
+        "<section><h2>All tasks together</h2><p>There is no task that every algorithm finished and whose expert and "
+        "random returns are known, so nothing can be said over all tasks.</p></section>"
+    )
+
+
+def _profiles(study: Study) -> str:
+    scores = {label: [row.scores for row in rows] for label, rows in study.common().items() if rows}
+    if not scores:
+        return ""
+    every = np.concatenate([np.concatenate(strata) for strata in scores.values()])
+    thresholds = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), THRESHOLDS)
+
+    def profile(values: Numbers) -> Numbers:
+        return performance_profile(values, thresholds).T
+
+    series = [
+        Series(
+            label, study.labels.index(label), thresholds, profile(np.concatenate(strata)), bootstrap(strata, profile)
+        )
+        for label, strata in scores.items()
+    ]
+    plot = Plot("profiles", "normalised score τ", "share of runs that score more than τ", series, {})
+    text = "A curve further up and to the right is better; bands are 95 % intervals. The expert scores 1."
+    return f"<section><h2>Performance profiles</h2><p>{text}</p>{plots.draw(plot)}</section>"
+
+
+def _curves(study: Study) -> str:
+    drawn = []
+    for task in study.tasks:
+        rows = study.of_task(task)
+        levels = {"expert": rows[0].expert, "random": rows[0].random}
+        plot = Plot(
+            f"returns {task}", CLOCKS[rows[0].clock], "true return", [_returns(study, row) for row in rows], levels
+        )
+        drawn.append(plots.draw(plot, task))
+    if not drawn:
+        return ""
+    text = (
+        "Inter-quartile mean over seeds at every evaluation, with its 95 % bootstrap band; point at a curve, or tap "
+        "its name, to see each seed."
+    )
+    return f"<section><h2>Learning curves</h2><p>{text}</p>{''.join(drawn)}</section>"
+
+
+def _returns(study: Study, row: Row) -> Series:
+    returns = row.column("return_mean")
+    seeds = dict(zip(map(str, row.seeds), returns, strict=True)) if len(returns) > 1 else None
+    return Series(
+        row.label,
+        study.labels.index(row.label),
+        _clock(row),
+        iqm(returns.T),
+        iqm_band(returns, BAND_RESAMPLES) if len(returns) > 1 else None,
+        seeds,
+    )
+
+
+def _clock(row: Row) -> Numbers:
+    """Steps of every evaluation; folders of one row evaluate at the same ones, or leave out some."""
+    steps = row.column(row.clock)
+    return np.where(np.isfinite(steps), steps, 0.0).sum(axis=0) / np.isfinite(steps).sum(axis=0)
+
+
+def _trust(study: Study) -> str:
+    parts = []
+    for task in study.tasks:
+        rows = study.of_task(task)
+        for key, name in (("drift", "drift of the reward"), ("mu", "penalty weight μ")):
+            series = [
+                Series(row.label, study.labels.index(row.label), _clock(row), row.column(key).mean(axis=0))
+                for row in rows
+            ]
+            if any(np.isfinite(each.y).any() for each in series):
+                plot = Plot(f"{key} {task}", CLOCKS[rows[0].clock], name, series, {}, logarithm=True)
+                parts.append(plots.draw(plot, task))
+    if not parts:
+        return ""
+    text = "How far one update moves the reward, and the weight of the penalty that holds it back: means over seeds."
+    return f'<section><h2>Drift and μ</h2><p>{text}</p><div class="pair">{"".join(parts)}</div></section>'
+
+
+def _films(study: Study) -> str:
+    """Strips where runs have them, in a section of their own; a sentence where they could have."""
+    strips = [
+        f"<h3>{escape(row.task)}: {escape(row.label if whose == 'learner' else 'expert')}</h3>"
+        '<img class="film" alt="frames of one episode" '
+        f'src="data:image/png;base64,{base64.b64encode(image).decode()}">'
+        for row in study.rows
+        for whose, image in row.films
+    ]
+    text = (
+        "Frames of one episode from its start to its end, evenly spaced: the first seed, and what was demonstrated."
+    )
+    if not strips:
+        text = "No films: <code>trustirl report --films</code> draws them where a task can be rendered."
+    return f"<section><h2>How they move</h2><p>{text}</p>{''.join(strips)}</section>" if study.rows else ""
+
+
+def _downloads(study: Study) -> str:
+    seeds = base64.b64encode(tables.numbers_csv(study).encode()).decode()
+    curves = base64.b64encode(gzip.compress(tables.curves_csv(study).encode(), mtime=0)).decode()
+    return (
+        '<section class="links"><h2>The numbers</h2><p>Out of this very file: seeds at full precision, '
+        "evaluations with six digits.</p>"
+        f'<a download="seeds.csv" href="data:text/csv;base64,{seeds}">Every seed (CSV)</a>'
+        f'<a download="curves.csv.gz" href="data:application/gzip;base64,{curves}">Every evaluation (CSV, gzip)</a>'
+        "</section>"
+    )
+
+
+def _repeat(row: Row) -> str:
+    parts = [("Command", escape(row.command or "not recorded"))]
+    for run in row.runs:
+        which = f" of seeds {', '.join(map(str, run.seeds))}" if len(row.runs) > 1 else ""
+        parts += [(f"Configuration{which}", shown_json(run.config)), (f"Manifest{which}", shown_json(run.manifest))]
+    return details(f"How to repeat {escape(row.label)} on {escape(row.task)}", parts)
+
+
+def curves_png(study: Study) -> bytes:
+    """The learning curves of all tasks, side by side, for papers and slides."""
+    columns = min(3, len(study.tasks))
+    lines = -(-len(study.tasks) // columns)
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        figure = Figure(figsize=(4.2 * columns, 3.1 * lines + 0.6), layout="constrained")
+        grid = figure.subplots(lines, columns, squeeze=False).ravel()
+        for axes in grid[len(study.tasks) :]:
+            axes.set_axis_off()
+        for axes, task in zip(grid, study.tasks, strict=False):
+            rows = study.of_task(task)
+            for series in (_returns(study, row) for row in rows):
+                style = {
+                    "color": f"C{series.place % 10}",
+                    "linestyle": ("-", "--", ":", "-.")[series.place // 10 % 4],
+                }
+                axes.plot(series.x, series.y, label=series.label, marker="o" if series.x.size == 1 else "", **style)
+                if series.band:
+                    axes.fill_between(series.x, *series.band, color=style["color"], alpha=0.2, linewidth=0)
+            if np.isfinite(rows[0].expert):
+                axes.axhline(rows[0].expert, color="black", linestyle=":", linewidth=1, label="expert")
+            axes.set(title=task.replace("$", r"\$"), xlabel=CLOCKS[rows[0].clock], ylabel="true return")
+        handles = {
+            label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        named = [label.replace("$", r"\$") for label in handles]
+        figure.legend(
+            list(handles.values()), named, loc="outside lower center", ncols=min(4, len(handles)), frameon=False
+        )
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=200)
+    return file.getvalue()

@@ -1,5 +1,7 @@
 """The frame of our pages: one HTML file each, which needs nothing but itself."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from trustirl.report.drawing import LAYOUTS, Layout
 
 Card = tuple[str, str, str]  # a name, its value, and a note below it
 
-# The policy lets the page style itself and nothing more: a page can make no request, whatever the data say.
+# The policy lets the page style itself and run the one script it was written with, by hash, and nothing more: a page
+# can make no request, whatever the data say.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 STYLE = """
@@ -107,18 +110,24 @@ def write_page(page: str, target: Path) -> Path:
     return target
 
 
-def document(brand: str, title: str, lead: str, cards: Iterable[Card], parts: Iterable[str]) -> str:
+def document(
+    brand: str, title: str, lead: str, cards: Iterable[Card], parts: Iterable[str], style: str = "", script: str = ""
+) -> str:
     """The whole page: plain texts at its head, and parts that are HTML already."""
     body = "\n".join(parts)
+    policy, code = POLICY, ""
+    if script:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        policy, code = f"{POLICY}; script-src 'sha256-{digest}'", f"<script>{script}</script>\n"
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{escape(title)} · TrustIRL</title>
 <link rel="icon" href="data:,">
-<style>{STYLE}</style>
+<style>{STYLE}{style}</style>
 </head>
 <body>
 <main>
@@ -130,7 +139,7 @@ def document(brand: str, title: str, lead: str, cards: Iterable[Card], parts: It
 <dl class="cards">{"".join(_card(*card) for card in cards)}</dl>
 {body}
 </main>
-</body>
+{code}</body>
 </html>
 """
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from trustirl.evaluation.stats import Stability, share_of_expert, stability
 from trustirl.report import figures
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_page
 from trustirl.report.runs import ControlRun, ExactRun, RunFiles, read_run
-from trustirl.report.stability import Stability, share_of_expert, stability
 from trustirl.report.words import count, duration, number, percent
 
 LAST_EVALUATION = {
@@ -93,7 +93,11 @@ def _control_cards(run: ControlRun) -> tuple[Card, ...]:
     unknown = "expert's return not recorded" if run.finished else "known when the run has ended"
     return (
         ("True return", number(summary.returns.mean()), each),
-        ("Share of the expert", percent(share_of_expert(summary)), known or unknown),
+        (
+            "Share of the expert",
+            percent(share_of_expert(summary.returns, summary.expert_return, summary.random_return)),
+            known or unknown,
+        ),
         ("Environment steps", f"{sum(summary.env_steps.values()):,}", purposes),
         _wall_time(run),
     )
@@ -206,9 +210,10 @@ def _reward_caption(run: ExactRun) -> str:
 
 
 def _stability(run: ControlRun) -> str:
-    columns = run.metrics.columns
+    columns, summary = run.metrics.columns, run.summary
     seeds = [
-        stability(*curve, run.summary) for curve in zip(columns["env_steps"], columns["return_mean"], strict=True)
+        stability(*curve, summary.expert_return, summary.random_return)
+        for curve in zip(columns["env_steps"], columns["return_mean"], strict=True)
     ]
     head = ("Last return", "Best return", "Largest drawdown", "Evaluations below 90 %", "Steps to 90 % of the expert")
     rows = [(str(seed), *_stability_cells(course)) for seed, course in zip(run.seeds, seeds, strict=True)]

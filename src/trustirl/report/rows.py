@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from trustirl.evaluation.stats import stability
 from trustirl.report.runs import RunFiles, read_run
-from trustirl.report.stability import stability
 
 GROUPS = ("algorithm_config", "solver", "plan", "control", "exact")
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ def _seeds(run: RunFiles) -> list[tuple[float, float]]:
     """Drawdown, and steps until 90 % of the expert's return, of each seed."""
     columns = run.metrics.columns
     each = zip(columns[run.clock], columns["return_mean"], strict=True)
-    found = [stability(steps, returns, run.summary) for steps, returns in each]
+    found = [stability(*curve, run.summary.expert_return, run.summary.random_return) for curve in each]
     return [(seed.drawdown, seed.steps_to_90) for seed in found]
 
 

@@ -3,9 +3,13 @@
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
@@ -275,8 +279,18 @@ def _metrics(path: Path, seeds: tuple[int, ...], required: tuple[str, ...], grow
     if not growing and (not iterations or any(len(of_seed) != len(iterations) for of_seed in rows.values())):
         raise InputError(f"{path} must hold the same iterations for each of the seeds {list(seeds)}; {MEND}.")
 
+    absent = len(seeds) * len(iterations) - sum(map(len, rows.values()))
+
     def column(key: str) -> Numbers:
-        read = _Record.number if key in required or key == "iteration" else _Record.number_or_nan
+        needed = key in required or key == "iteration"
+        values = [[of[i].values.get(key) if i in of else None for i in iterations] for of in rows.values()]
+        kinds = Counter(map(type, chain.from_iterable(values)))
+        if kinds.keys() <= {float, int, NoneType} and kinds[NoneType] <= (absent if needed else math.inf):
+            with suppress(OverflowError):
+                array = np.array(values, dtype=np.float64)
+                if np.isfinite(array).sum() + kinds[NoneType] == array.size:
+                    return array
+        read = _Record.number if needed else _Record.number_or_nan  # finds the line that is wrong
         return np.array([[read(of[i], key) if i in of else math.nan for i in iterations] for of in rows.values()])
 
     return Metrics({key: column(key) for key in ("iteration", *METRICS, *SOLVER_METRICS)})

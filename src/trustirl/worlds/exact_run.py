@@ -88,6 +88,7 @@ def write_results(
         "returns": [row["return_mean"] for row in last_rows],
         "deterministic_returns": [float(score(log_prob)) for log_prob in deterministic],
         "expert_return": float(score(world.expert.log_prob)),
+        "random_return": float(score(uniform)),
         "reward_correlation": [_correlation(table, task) for table in tables],
         "ell": [row["ell"] for row in last_rows],
         "ell_expert": float(

@@ -1,0 +1,77 @@
+"""Film strips of expert and learner, for reports: what a number cannot say about how someone moves."""
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from jaxtyping import Float, UInt8
+from matplotlib.image import imsave
+
+from trustirl.core.files import write_bytes
+from trustirl.demos.record import record_demos, restore_state
+from trustirl.demos.schema import Demos
+from trustirl.run import load
+
+FRAMES = 8
+WIDTH = 160  # pixels of a frame, about
+SEED = 20_000  # of the learner's episode; evaluations use others
+
+
+def add_film(folder: Path) -> str | None:
+    """Write film-expert.png and film-learner.png into a run's folder; why not, in a sentence, where it cannot be."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # draws without a screen
+    try:
+        run = load(folder)
+        if not (folder / "policy.json").exists():
+            raise ValueError(f"{run.config['task']} is solved exactly, and has no simulator to draw.")
+        env = gym.make(run.config["task"], render_mode="rgb_array", **run.config.get("task_args", {}))
+        try:
+            for name, states in _episodes(run, env):
+                write_bytes(folder / f"film-{name}.png", png(strip(env, states)))
+        finally:
+            env.close()
+    except Exception as error:  # renderers raise what they like, and no film is worth a report
+        return f"no film of {folder}: {' '.join(str(error).split()) or type(error).__name__}"
+    return None
+
+
+def _episodes(run: Any, env: gym.Env) -> Iterator[tuple[str, Float[np.ndarray, "steps size"]]]:
+    """Simulator states of an episode of the learner and, where the demonstrations hold them, of the expert."""
+    learner = record_demos(run.policy, env, 1, SEED).states
+    if learner is None:
+        raise ValueError(f"{run.config['task']} shows no simulator state to draw from.")
+    yield "learner", learner
+    demos = Demos.load(run.config["demos"]) if run.config.get("demos") else None
+    if demos is not None and demos.states is not None:
+        yield "expert", demos.states[: demos.episode_ends[0]]
+
+
+def strip(env: gym.Env, states: Float[np.ndarray, "steps size"]) -> UInt8[np.ndarray, "height width 3"]:
+    """Frames from evenly spaced states of an episode, side by side."""
+    env.reset(seed=0)
+    frames = []
+    for place in np.linspace(0, len(states) - 1, FRAMES).round().astype(int):
+        restore_state(env, states[place])
+        frames.append(_small(np.asarray(env.render())))
+    return np.concatenate(frames, axis=1)
+
+
+def png(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
+    """The image as a file."""
+    file = io.BytesIO()
+    imsave(file, image, format="png")
+    return file.getvalue()
+
+
+def _small(frame: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "_ _ 3"]:
+    """Averages of square blocks of pixels."""
+    side = max(1, frame.shape[1] // WIDTH)
+    height, width = (size // side for size in frame.shape[:2])
+    blocks = frame[: height * side, : width * side].reshape(height, side, width, side, 3)
+    return blocks.mean(axis=(1, 3)).astype(np.uint8)

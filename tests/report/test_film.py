@@ -1,0 +1,52 @@
+"""Film strips show the episode they are said to show, and never stand in the way of a report."""
+
+import re
+from base64 import b64decode
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from synthetic_run import write_bench, write_control_run
+
+from trustirl.demos.record import record_demos
+from trustirl.film import FRAMES, add_film, png, strip
+from trustirl.report import write_comparison
+
+
+def grey(self: CartPoleEnv) -> np.ndarray:
+    """A frame whose brightness is the cart's place, so that a strip can be read back."""
+    return np.full((12, 18, 3), round(127 + 100 * float(self.state[0])), np.uint8)
+
+
+def test_a_strip_is_evenly_spaced_over_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CartPoleEnv, "render", grey)
+    env = gym.make("CartPole-v1", render_mode="rgb_array")
+    states = record_demos(lambda _: 1, env, 1, 0).states
+    assert states is not None
+    image = strip(env, states)
+    assert image.shape == (12, FRAMES * 18, 3)
+    places = np.linspace(0, len(states) - 1, FRAMES).round().astype(int)
+    np.testing.assert_array_equal(image[0, ::18, 0], np.round(127 + 100 * states[places, 0]))
+
+
+def test_a_run_that_cannot_be_filmed_says_why_in_a_line(tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run", evaluations=3)
+    said = add_film(folder)
+    assert said is not None
+    assert said.startswith(f"no film of {folder}: ")
+    assert "\n" not in said
+    assert not list(folder.glob("film-*"))
+
+
+def test_a_comparison_shows_films_and_passes_over_what_is_none(tmp_path: Path) -> None:
+    bench = write_bench(tmp_path / "bench")
+    assert "trustirl report --films" in write_comparison([bench], tmp_path / "page.html").read_text()
+    film = png(np.full((4, 8, 3), 200, np.uint8))
+    run = bench / "runs" / "piro-Hopper-v4-0"
+    (run / "film-learner.png").write_bytes(film)
+    (run / "film-expert.png").write_bytes(b"<svg onload=alert(1)>")
+    html = write_comparison([bench], tmp_path / "page.html").read_text()
+    images = re.findall(r'<img [^>]*src="data:image/png;base64,([^"]*)"', html)
+    assert [b64decode(image) for image in images] == [film]
