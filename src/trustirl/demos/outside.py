@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trustirl.core.errors import DemoError
+from trustirl.core.machine import install_command
 
 FREE_BYTES = 64 * 2**20  # a file may hold this much, however small it is
 MOST_EXPANSION = 100  # beyond that, so many bytes per byte of the file; real demonstrations stay below 20
@@ -52,4 +53,4 @@ def reading(path: Path, kind: str) -> Iterator[None]:
 
 def missing_package(kind: str, extra: str) -> DemoError:
     """The error for a format whose package is not installed."""
-    return DemoError(f"reading or writing {kind} needs more packages: run pip install 'trustirl[{extra}]'.")
+    return DemoError(f"reading or writing {kind} needs more packages: run {install_command(extra)}.")
