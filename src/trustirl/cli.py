@@ -16,6 +16,7 @@ from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError, TrustIRLError, unknown_name
 from trustirl.demo_commands import demos_command
 from trustirl.demos.schema import DemoChoice
+from trustirl.doctor import doctor_command
 from trustirl.experiment import Preset, expert_groups, resume, setting_groups, train, train_expert
 from trustirl.parsing import parse as _parse
 from trustirl.report.page import write_report
@@ -30,6 +31,7 @@ usage: trustirl COMMAND ...
   resume RUN               continue an interrupted run
   report RUN [-o FILE]     draw a run's page again
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
+  doctor [--json]          say what is installed, what does not go together, and whether learning works
 
   ALGO is one of: {", ".join(ALGORITHMS)}"""
 
@@ -114,6 +116,7 @@ def _dispatch(arguments: list[str]) -> None:
         "resume": _resume,
         "report": _report,
         "demos": demos_command,
+        "doctor": doctor_command,
     }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
