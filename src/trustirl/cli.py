@@ -1,8 +1,10 @@
 """The command line, `trustirl COMMAND ...`. Exit codes: 0 success, 2 bad input, 3 numerical failure."""
 
 import json
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, make_dataclass, replace
 from importlib.metadata import version
 from itertools import pairwise
@@ -100,13 +102,26 @@ class ReportOptions:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; a user's mistake is one line, never a traceback."""
     try:
-        _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        with _flushed():
+            _dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except TrustIRLError as error:
         print(f"trustirl: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("trustirl: interrupted; continue with `trustirl resume RUN`.", file=sys.stderr)
         sys.exit(1)
+    except BrokenPipeError:  # whoever read, as `head` does, has left; what is still unsaid must not complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+@contextmanager
+def _flushed() -> Iterator[None]:
+    """Have everything said before the end, where a complaint could no longer be caught."""
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
 
 
 def _dispatch(arguments: list[str]) -> None:
