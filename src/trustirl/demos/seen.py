@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from trustirl.core.words import count
 from trustirl.demos.checks import pieces
 from trustirl.demos.schema import Demos
 
@@ -112,8 +113,8 @@ def facts(seen: Inspection, source: str, about_task: str = "") -> list[tuple[str
     told = [
         ("Source", source),
         ("Task", about_task if task is None else task.name),
-        ("Episodes", f"{len(demos):,}, with {len(demos.actions):,} steps in all"),
-        ("Lengths", f"{lengths.min():,} to {lengths.max():,} steps, median {np.median(lengths):,.6g}"),
+        ("Episodes", f"{len(demos):,}, with {count(len(demos.actions), 'step')} in all"),
+        ("Lengths", f"{lengths.min():,} to {count(lengths.max(), 'step')}, median {np.median(lengths):,.6g}"),
         ("Returns", "unknown, for there are no rewards"),
         ("Ends", _ends(seen)),
         ("Observations", _kind(seen.observations)),
@@ -124,7 +125,8 @@ def facts(seen: Inspection, source: str, about_task: str = "") -> list[tuple[str
         spread = f"deviation {returns.std():,.2f}, from {returns.min():,.2f} to {returns.max():,.2f}"
         told[4] = ("Returns", f"mean {returns.mean():,.2f}, {spread}")
     if seen.outside is not None:
-        told.insert(8, ("Outside", f"{seen.outside.entries.sum():,} of {demos.actions.size:,} action entries"))
+        entries = count(demos.actions.size, "action entry", "action entries")
+        told.insert(8, ("Outside", f"{seen.outside.entries.sum():,} of {entries}"))
     return told + [(f"From: {name}", _text(value)) for name, value in demos.provenance.items()]
 
 
@@ -177,7 +179,9 @@ def _ends(seen: Inspection) -> str:
     if task is None or demos.times is not None:
         return f"{terminated}, {(~demos.terminated).sum():,} at a time limit or cut"
     full = (lifetimes(demos) >= task.horizon)[~demos.terminated]
-    return f"{terminated}, {full.sum():,} at the limit of {task.horizon:,} steps, {(~full).sum():,} cut before it"
+    return (
+        f"{terminated}, {full.sum():,} at the limit of {count(task.horizon, 'step')}, {(~full).sum():,} cut before it"
+    )
 
 
 def _kind(found: Columns) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from jaxtyping import Bool
 
+from trustirl.core.words import count
 from trustirl.demos.checks import pieces
 from trustirl.demos.seen import Finding, Inspection, Severity, action_bounds, columns, lifetimes
 
@@ -43,8 +44,8 @@ def _observation_size(seen: Inspection) -> Iterator[Finding]:
         yield Finding(
             "problem",
             "observations",
-            f"There are {size} observation columns{hint}, but {name} has {expected}: use the version that made the "
-            "demonstrations, or leave the surplus columns out.",
+            f"There {'is' if size == 1 else 'are'} {count(size, 'observation column')}{hint}, but {name} has "
+            f"{expected}: use the version that made the demonstrations, or leave the surplus columns out.",
         )
 
 
@@ -77,17 +78,19 @@ def _outside_actions(seen: Inspection) -> Iterator[Finding]:
         yield Finding(
             "problem",
             "actions",
-            f"{outside.entries.sum():,} actions are not among {task.action_start}..{last}, which {task.name} has: "
-            "were the demonstrations made for another task, or do they count from another number?",
+            f"{count(outside.entries.sum(), 'action is', 'actions are')} not among {task.action_start}..{last}, "
+            f"which {task.name} has: were the demonstrations made for another task, or do they count from another "
+            "number?",
         )
         return
     size = seen.demos.actions.size
     yield Finding(
         "warning",
         f"action {_listed(outside.entries > 0, 'column')}",
-        f"{outside.entries.sum():,} of {size:,} action entries ({outside.entries.sum() / size:.1%}) lie outside the "
-        f"action space of {task.name}, by up to {outside.beyond.max():.3g}: they were not clipped; training clips "
-        "them (--strict refuses), and the recorded rewards may belong to the raw ones.",
+        f"{outside.entries.sum():,} of {size:,} action entries ({outside.entries.sum() / size:.1%}) "
+        f"{'lies' if outside.entries.sum() == 1 else 'lie'} outside the action space of {task.name}, by up to "
+        f"{outside.beyond.max():.3g}: they were not clipped; training clips them (--strict refuses), and the "
+        "recorded rewards may belong to the raw ones.",
     )
 
 
@@ -143,8 +146,8 @@ def _limits_as_ends(seen: Inspection) -> Iterator[Finding]:
         yield Finding(
             "problem",
             _listed(suspect, "episode"),
-            f"{_count(suspect)} marked as terminated after exactly {limit} steps, {whose}: a time limit is no "
-            "terminal state, and a learner would take it for one; mark them as truncated (timeouts) instead.",
+            f"{_count(suspect)} marked as terminated after exactly {count(limit, 'step')}, {whose}: a time limit is "
+            "no terminal state, and a learner would take it for one; mark them as truncated (timeouts) instead.",
         )
 
 
@@ -163,14 +166,15 @@ def _early_cuts(seen: Inspection) -> Iterator[Finding]:
         yield Finding(
             "warning" if lost else "note",
             _listed(cut, "episode"),
-            f"{_count(cut)} over before the time limit of {task.horizon} steps without a terminal state: {mend}.",
+            f"{_count(cut)} over before the time limit of {count(task.horizon, 'step')} without a terminal state: "
+            f"{mend}.",
         )
     if (lived > task.horizon).any():
         yield Finding(
             "problem",
             _listed(lived > task.horizon, "episode"),
-            f"{_count(lived > task.horizon)} longer than the time limit of {task.horizon} steps: ends of episodes "
-            "may be missing, or the task had another limit.",
+            f"{_count(lived > task.horizon)} longer than the time limit of {count(task.horizon, 'step')}: ends of "
+            "episodes may be missing, or the task had another limit.",
         )
 
 
@@ -228,8 +232,9 @@ def _constant(seen: Inspection) -> Iterator[Finding]:
             yield Finding(
                 severity,
                 f"{name} {_listed(still, 'column')}",
-                f"{still.sum()} of {len(still)} {name} columns never change: a sensor may be dead or the column "
-                "unused; nothing can be learned from them.",
+                f"{still.sum()} of {count(len(still), f'{name} column')} never "
+                f"{'changes' if still.sum() == 1 else 'change'}: a sensor may be dead or the column unused; nothing "
+                "can be learned from them.",
             )
 
 
@@ -347,4 +352,4 @@ def _listed(chosen: Bool[np.ndarray, " places"], noun: str, first: int = 0) -> s
 
 def _count(chosen: Bool[np.ndarray, " episodes"]) -> str:
     number = int(chosen.sum())
-    return f"{number:,} of {len(chosen):,} episodes {'is' if number == 1 else 'are'}"
+    return f"{number:,} of {count(len(chosen), 'episode')} {'is' if number == 1 else 'are'}"

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from trustirl.core.errors import InputError
 from trustirl.core.machine import cores
+from trustirl.core.words import count
 from trustirl.rollouts.bundles import Bundle, FixedHorizon, Workers
 from trustirl.rollouts.envpool import Pool
 from trustirl.rollouts.ledger import Ledger, Purpose
@@ -111,7 +112,7 @@ class HostEnvs:
 
     def _load(self, policies: Policies) -> None:
         if len(policies.weights) != self.seeds:
-            raise InputError(f"expected the policies of {self.seeds} seeds, not of {len(policies.weights)}.")
+            raise InputError(f"expected the policies of {count(self.seeds, 'seed')}, not of {len(policies.weights)}.")
         self._simulator.load(policies)
 
 
