@@ -16,11 +16,13 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev,mujoco]'
 	touch $@
 
-# LunarLander's physics has no wheels for Python 3.11+, and its build (a minute) finds swig only in the environment it
-# is built in; so it is no part of the set-up above, and tasks that need it say so.
+# LunarLander's physics: a wheel or, where there is none (Linux on ARM), a build of the same by another name. It takes
+# a minute and finds swig only in the environment it is built in; so it is no part of the set-up above, and tasks that
+# need it say so.
 $(VENV)/box2d: $(VENV)/installed
-	$(INSTALL) setuptools wheel swig pygame-ce
-	PATH="$(CURDIR)/$(RUN):$$PATH" $(INSTALL) --no-build-isolation box2d-py \
+	$(INSTALL) pygame-ce
+	$(INSTALL) --only-binary box2d box2d 2>/dev/null || { $(INSTALL) setuptools wheel swig \
+	  && PATH="$(CURDIR)/$(RUN):$$PATH" $(INSTALL) --no-build-isolation box2d-py; } \
 	  || { echo "box2d-py could not be built: it needs a C++ compiler, for example g++."; exit 1; }
 	touch $@
 

@@ -1,7 +1,9 @@
 """The command line, `trustirl COMMAND ...`. Exit codes: 0 success, 2 bad input, 3 numerical failure."""
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import chain
@@ -16,6 +18,7 @@ from trustirl.asking import asked, train_question
 from trustirl.bench_commands import bench_command
 from trustirl.core.errors import TrustIRLError, unknown_name
 from trustirl.demo_commands import demos_command
+from trustirl.doctor import doctor_command
 from trustirl.experiment import expert_groups, resume, train, train_expert
 from trustirl.film import add_film
 from trustirl.parsing import parse as _parse
@@ -32,6 +35,7 @@ usage: trustirl COMMAND ...
   report PATH... -o FILE   compare runs and benches (add --help); report RUN alone draws its page again
   bench SUITE              run many experiments, here or on a cluster, and compare them (add --help)
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
+  doctor [--json]          say what is installed, what does not go together, and whether learning works
 
   ALGO is one of: {", ".join(ALGORITHMS)}"""
 
@@ -79,13 +83,26 @@ class ReportOptions:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; a user's mistake is one line, never a traceback."""
     try:
-        _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        with _flushed():
+            _dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except TrustIRLError as error:
         print(f"trustirl: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("trustirl: interrupted; continue with `trustirl resume RUN`.", file=sys.stderr)
         sys.exit(1)
+    except BrokenPipeError:  # whoever read, as `head` does, has left; what is still unsaid must not complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+@contextmanager
+def _flushed() -> Iterator[None]:
+    """Have everything said before the end, where a complaint could no longer be caught."""
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
 
 
 def _dispatch(arguments: list[str]) -> None:
@@ -96,6 +113,7 @@ def _dispatch(arguments: list[str]) -> None:
         "report": _report,
         "demos": demos_command,
         "bench": bench_command,
+        "doctor": doctor_command,
     }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trustirl.core.errors import DemoError, InputError, unknown_name
+from trustirl.core.words import count
 from trustirl.demos.inspect import Inspection, described, facts, inspect
 from trustirl.demos.packaged import Named, find_demos, named_demos
 from trustirl.demos.schema import DemoChoice, Demos
@@ -246,7 +247,7 @@ def _require_free(path: Path, overwrite: bool) -> None:
 def _say_written(demos: Demos, where: str) -> None:
     returns = demos.returns()
     mean = "" if returns is None else f", mean return {returns.mean():,.2f}"
-    print(f"{where}: {len(demos):,} episodes, {len(demos.actions):,} steps{mean}")
+    print(f"{where}: {count(len(demos), 'episode')}, {count(len(demos.actions), 'step')}{mean}")
 
 
 def _show(rows: Sequence[tuple[str, ...]], heading: bool = False) -> None:

@@ -153,7 +153,8 @@ def test_convert_there_and_back(capsys: Capture, file: Path, tmp_path: Path) -> 
     assert run(capsys, "convert", file, one) == f"{one}: 2 episodes, 400 steps, mean return -39,900.00\n"
     assert Demos.load(one).content_hash() == Demos.load(file).content_hash()
     assert Demos.load(one).provenance == Demos.load(file).provenance
-    run(capsys, "convert", one, two, "--episodes", 1, "--choice", "best", "--env-id", "Mine-v0")
+    told = run(capsys, "convert", one, two, "--episodes", 1, "--choice", "best", "--env-id", "Mine-v0")
+    assert told.startswith(f"{two}: 1 episode, 200 steps,")
     kept = Demos.load(two)
     assert kept.content_hash() == Demos.load(file)[0].content_hash()  # -19,900 is more than -59,900
     assert kept.provenance["env_id"] == "Mine-v0"

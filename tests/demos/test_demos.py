@@ -80,7 +80,7 @@ def test_take_and_split_choose_and_keep_the_order() -> None:
 def test_subsampling_keeps_the_true_times_and_successors(lengths: tuple[int, ...], every: int, offset: int) -> None:
     demos = make(lengths)
     if offset >= min(lengths):
-        with pytest.raises(ti.DemoError, match=f"episode {lengths.index(min(lengths))} has {min(lengths)} steps"):
+        with pytest.raises(ti.DemoError, match=f"episode {lengths.index(min(lengths))} has {min(lengths)} step"):
             demos.subsample(every, offset)
         return
     fewer = demos.subsample(every, offset)

@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as npst
 
 from tests.demos.samples import assert_same, assert_sound, make
 from trustirl import DemoError
+from trustirl.demos.outside import reading
 from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
 from trustirl.experiment import setting_groups
@@ -268,6 +269,18 @@ def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path, suffix: str) -> None
             Demos.load(path)
 
 
+def test_what_parsers_cannot_read_is_refused_and_our_mistakes_are_not_hidden(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "times.hdf5", "w") as root:
+        root["observations"] = np.zeros((6, 2))
+        h5py.h5d.create(root.id, b"actions", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((6,)))
+    (tmp_path / "wide.csv").write_text("observation,action\n" + 200_000 * "1" + ",2\n")
+    for name, words in (("times.hdf5", "No NumPy equivalent"), ("wide.csv", "field larger than field limit")):
+        with pytest.raises(DemoError, match=words):
+            Demos.load(tmp_path / name)
+    with pytest.raises(AttributeError), reading(tmp_path / "any", "a file"):
+        raise AttributeError
+
+
 def test_loading_an_archive_takes_the_memory_of_its_arrays(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     demos = Demos.from_numpy(rng.normal(size=(200_000, 17)).astype(np.float32), np.zeros((200_000, 6), np.float32))
@@ -413,7 +426,7 @@ def test_without_episodes_the_flags_end_them(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("observation,act\n1,2\n", "unknown column 'action': did you mean 'act'"),
-        ("observation,action\n1,2\n3\n", "a row of 1 cells near line 3 and 2 columns"),
+        ("observation,action\n1,2\n3\n", "a row of 1 cell near line 3 and 2 columns"),
         ("observation,action\n1,left\n", "column action holds 'left' near line 2"),
         ("observation,action\n1,\n", "column action holds '' near line 2"),
         ("observation,action\nnan,1\n", "observations must be finite"),
@@ -445,8 +458,8 @@ def test_parquet_lists_are_vectors_and_gaps_are_refused(tmp_path: Path) -> None:
     assert Demos.load(write(observation=fixed)).observations.dtype == np.float32
     for column, words in (
         ([[1.0], [3.0, 4.0]], "lists of the column observation must all be of one length"),
-        ([[1.0], [None]], "has 1 empty entries"),
-        ([1.0, None], "has 1 empty cells"),
+        ([[1.0], [None]], "has 1 empty entry;"),
+        ([1.0, None], "has 1 empty cell;"),
         (["a", "b"], "observation must hold numbers"),
     ):
         with pytest.raises(DemoError, match=words):

@@ -87,7 +87,7 @@ def nan_at(*place: int) -> np.ndarray:
         ({"episode_ends": [4, 2, 6]}, "episode 1 ends at 2"),
         ({"episode_ends": [-3, 6]}, "episode 0 ends at -3"),
         ({"episode_ends": [0, 6]}, "episode 0 ends at 0"),
-        ({"episode_ends": [2, 5]}, "equal to the 6 steps, and it is 5"),
+        ({"episode_ends": [2, 5]}, "equal to the number of steps, 6, and it is 5"),
         ({"episode_ends": [2.0, 6.0]}, "episode_ends must be a vector of whole numbers"),
         ({"episode_ends": np.array([2**63 + 1, 6], np.uint64)}, "no count of steps"),
         ({"episode_ends": np.zeros(0, int)}, "episode_ends must not be empty"),
@@ -117,7 +117,7 @@ def test_bad_arrays_are_refused_in_one_sentence(fields: dict[str, Any], words: s
         ({"lengths": [4, 1]}, "between 1 and 3; that of episode 0 is 4"),
         ({"lengths": [1]}, "padded to"),
         ({"lengths": [1.0, 2.0]}, "lengths must be a vector of whole numbers"),
-        ({"lengths": [2, 2], "rewards": np.zeros((2, 1))}, "rewards of episode 0 have 1 rows and its actions 2"),
+        ({"lengths": [2, 2], "rewards": np.zeros((2, 1))}, "rewards of episode 0 have 1 row and its actions 2"),
     ],
 )
 def test_bad_padding_is_refused(fields: dict[str, Any], words: str) -> None:

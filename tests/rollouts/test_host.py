@@ -204,9 +204,9 @@ def test_processes_leave_no_files_and_this_process_its_variables(
 
 
 def test_processes_share_the_environments_and_leave_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_cores", lambda: 16)
+    monkeypatch.setattr(host, "cores", lambda: 16)
     assert [host._processes(count) for count in (1, 2, 3, 25, 64)] == [1, 2, 3, 15, 15]
-    monkeypatch.setattr(host, "_cores", lambda: 1)
+    monkeypatch.setattr(host, "cores", lambda: 1)
     assert host._processes(9) == 1
 
 
@@ -290,10 +290,10 @@ def test_a_script_without_a_main_guard_can_use_processes(tmp_path: Path) -> None
 
 def test_auto_uses_processes_for_slow_simulators_on_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     quick, slow = counter(3, 9), replace(counter(3, 9), versions={"mujoco": "3.1.6"})
-    monkeypatch.setattr(host, "_cores", lambda: 16)
+    monkeypatch.setattr(host, "cores", lambda: 16)
     assert (resolve_backend("auto", slow), resolve_backend("auto", quick)) == ("async", "sync")
     assert resolve_backend("sync", slow) == "sync"
-    monkeypatch.setattr(host, "_cores", lambda: 4)
+    monkeypatch.setattr(host, "cores", lambda: 4)
     assert resolve_backend("auto", slow) == "sync"
 
 

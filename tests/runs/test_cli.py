@@ -160,6 +160,15 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
         assert "--demo-episodes" in shown
 
 
+def test_it_ends_quietly_when_nobody_reads() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # as `head` does when it has seen enough, only sooner
+    command = [sys.executable, "-m", "trustirl", "train", "piro", "--help"]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
 def test_demos_from_a_file_and_network_rewards(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "d.npz", observations=rng.integers(9, size=40), actions=rng.integers(5, size=40))

@@ -1,8 +1,8 @@
 """Which packages an environment's behaviour depends on."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 import gymnasium as gym
+
+from trustirl.core.machine import installed
 
 
 def simulator_versions(env: gym.Env) -> dict[str, str]:
@@ -16,11 +16,4 @@ def simulator_versions(env: gym.Env) -> dict[str, str]:
         "box2d-py": "box2d" in ancestry,
         "box2d": "box2d" in ancestry,  # the same by another name: one of the two is installed
     }
-    return {package: found for package, needed in used.items() if needed and (found := _version(package))}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    return {package: found for package, needed in used.items() if needed and (found := installed(package))}

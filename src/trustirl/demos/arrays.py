@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from trustirl.core.errors import DemoError
+from trustirl.core.words import count
 from trustirl.demos.checks import whole_numbers
 from trustirl.demos.schema import Demos, checked
 
@@ -68,7 +69,9 @@ def join_episodes(episodes: Mapping[str, Sequence[np.ndarray]]) -> tuple[dict[st
         )
     for name, parts in episodes.items():
         if len(parts) != len(lengths):
-            raise DemoError(f"demo {name} hold {len(parts)} episodes and actions {len(lengths)}; they must agree.")
+            raise DemoError(
+                f"demo {name} hold {count(len(parts), 'episode')} and actions {len(lengths)}; they must agree."
+            )
     pairs = zip(episodes["observations"], lengths, strict=True)
     surplus = {len(rows) - length for rows, length in pairs if rows.ndim}
     final, joined = None, dict(episodes)
@@ -79,8 +82,8 @@ def join_episodes(episodes: Mapping[str, Sequence[np.ndarray]]) -> tuple[dict[st
         for episode, (rows, length) in enumerate(zip(parts, lengths, strict=True)):
             if rows.ndim == 0 or len(rows) != length:
                 raise DemoError(
-                    f"demo {name} of episode {episode} have {len(rows) if rows.ndim else 'no'} rows and its actions "
-                    f"{length}; give one per step (observations may have one more, in every episode)."
+                    f"demo {name} of episode {episode} have {count(len(rows), 'row') if rows.ndim else 'no rows'} "
+                    f"and its actions {length}; give one per step (observations may have one more, in every episode)."
                 )
     arrays = {name: _joined(name, parts) for name, parts in joined.items()}
     return arrays | {"episode_ends": np.cumsum(lengths)}, final
@@ -115,8 +118,8 @@ def _unpadded(padded: Mapping[str, np.ndarray], lengths: np.ndarray) -> dict[str
     for name, array in padded.items():
         if array.ndim < 2 or len(array) != len(counts):
             raise DemoError(
-                f"demo {name} with lengths must be padded to [{len(counts)} episodes, time, ...], got {array.shape}; "
-                "for flat arrays give episode_ends=numpy.cumsum(lengths) instead."
+                f"demo {name} with lengths must be padded to [{count(len(counts), 'episode')}, time, ...], got "
+                f"{array.shape}; for flat arrays give episode_ends=numpy.cumsum(lengths) instead."
             )
     time = padded["actions"].shape[1]
     if not ((counts >= 1) & (counts <= time)).all():

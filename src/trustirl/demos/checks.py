@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from trustirl.core.errors import DemoError
+from trustirl.core.words import count
 
 PIECE = 2**20  # entries that are looked at together
 
@@ -30,8 +31,8 @@ def checked_fields(
     steps = len(obs)
     if len(act) != steps:
         raise DemoError(
-            f"demos need one action per observation, got {steps} observations and {len(act)} actions; an observation "
-            "after the last action belongs in final_observations."
+            f"demos need one action per observation, got {count(steps, 'observation')} and "
+            f"{count(len(act), 'action')}; an observation after the last action belongs in final_observations."
         )
     ends = _ends(episode_ends, steps)
     for name, array in (("observations", obs), ("actions", act)):
@@ -127,8 +128,8 @@ def _ends(given: np.ndarray | None, steps: int) -> Int[np.ndarray, " episodes"]:
         )
     if ends[-1] != steps:
         raise DemoError(
-            f"demo episode_ends must be rising whole numbers, the last one equal to the {steps} steps, and it is "
-            f"{ends[-1]}."
+            f"demo episode_ends must be rising whole numbers, the last one equal to the number of steps, {steps}, "
+            f"and it is {ends[-1]}."
         )
     return ends
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from trustirl.core.errors import DemoError
 from trustirl.core.weights import rest_weight, step_weight
+from trustirl.core.words import count
 from trustirl.demos.checks import checked_fields, pieces
 
 DemoChoice = Literal["first", "longest", "best"]
@@ -251,7 +252,9 @@ class Demos:
     def take(self, episodes: int, choice: DemoChoice = "first") -> "Demos":
         """So many episodes: the first ones, the longest, or those of the highest return, in the order of the data."""
         if not 1 <= episodes <= len(self):
-            raise DemoError(f"asked for {episodes} demo episodes of {len(self)}; choose between 1 and {len(self)}.")
+            raise DemoError(
+                f"asked for {count(episodes, 'demo episode')} of {len(self)}; choose between 1 and {len(self)}."
+            )
         merit = {"first": np.zeros(len(self)), "longest": self.lengths(), "best": self.returns()}[choice]
         if merit is None:
             raise DemoError("these demos hold no rewards, so nobody knows the best; take the first or the longest.")
@@ -276,8 +279,8 @@ class Demos:
         if offset >= lengths.min():
             short = int(np.argmin(lengths))
             raise DemoError(
-                f"demo episode {short} has {lengths[short]} steps and an offset of {offset} leaves none; choose a "
-                "smaller offset or leave the episode out."
+                f"demo episode {short} has {count(lengths[short], 'step')} and an offset of {offset} leaves none; "
+                "choose a smaller offset or leave the episode out."
             )
         since = self._place_in_episode() - offset
         rows = np.flatnonzero((since >= 0) & (since % every == 0))

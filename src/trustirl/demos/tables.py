@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from trustirl.core.errors import DemoError, unknown_name
+from trustirl.core.words import count
 from trustirl.demos.checks import flags
 from trustirl.demos.layout import terminated_episodes
 from trustirl.demos.npz import read_arrays
@@ -155,7 +156,8 @@ def _csv(file: Path) -> Table:
                 short = next((row for row in block if row and len(row) != len(header)), None)
                 if short is not None:
                     raise DemoError(
-                        f"{file} has a row of {len(short)} cells near line {rows.line_num} and {len(header)} columns."
+                        f"{file} has a row of {count(len(short), 'cell')} near line {rows.line_num} and "
+                        f"{count(len(header), 'column')}."
                     )
                 for name, place in places.items():
                     cells = [row[place] for row in block if row]
@@ -226,7 +228,7 @@ def _arrow_column(name: str, column: Any, text: bool) -> np.ndarray:
     import pyarrow
 
     if column.null_count:
-        raise DemoError(f"the column {name} has {column.null_count} empty cells; leave such rows out.")
+        raise DemoError(f"the column {name} has {count(column.null_count, 'empty cell')}; leave such rows out.")
     array = column.combine_chunks()
     if text and not (pyarrow.types.is_integer(array.type) or pyarrow.types.is_floating(array.type)):
         return np.array(array.dictionary_encode().indices)
@@ -237,5 +239,7 @@ def _arrow_column(name: str, column: Any, text: bool) -> np.ndarray:
             raise DemoError(f"the lists of the column {name} must all be of one length.")
         shape, array = [*shape, len(inner) // max(1, len(array))], inner
     if array.null_count:
-        raise DemoError(f"the column {name} has {array.null_count} empty entries; leave such rows out.")
+        raise DemoError(
+            f"the column {name} has {count(array.null_count, 'empty entry', 'empty entries')}; leave such rows out."
+        )
     return np.array(array.to_numpy(zero_copy_only=False)).reshape(shape)

@@ -17,6 +17,7 @@ from trustirl.core.measure import concat, sample
 from trustirl.core.records import Algorithm, DrawBatch, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, TrainState, Transition
 from trustirl.core.weights import rest_weight, step_weight
+from trustirl.core.words import count
 from trustirl.irl.loop import Loop, strongly_typed
 from trustirl.irl.terms import drift, gap
 
@@ -53,7 +54,9 @@ class Schedule:
         if not self.update_ratio > 0:
             raise InputError(f"update_ratio must be positive, got {self.update_ratio}.")
         if self.replay is not None and self.replay < self.steps_per_iteration:
-            raise InputError(f"replay must hold an iteration's {self.steps_per_iteration} steps, got {self.replay}.")
+            raise InputError(
+                f"replay must hold an iteration's {count(self.steps_per_iteration, 'step')}, got {self.replay}."
+            )
 
     @property
     def updates(self) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from trustirl.core.errors import InputError
+from trustirl.core.machine import install_command
 from trustirl.rollouts.bundles import EPISODE, Episodes, Rows, not_finite, row_type
 from trustirl.rollouts.policy import AtRandom, HostPolicy, NoiseKey, Policies, noise_generator
 from trustirl.rollouts.spaces import flatten_observations, to_env_actions
@@ -111,7 +112,7 @@ def _envpool_for(task: ControlTask) -> Any:
     try:
         envpool = importlib.import_module("envpool")
     except ImportError:
-        raise InputError("EnvPool is not installed: run pip install 'trustirl[envpool]'.") from None
+        raise InputError(f"EnvPool is not installed: run {install_command('envpool')}.") from None
     instead = "use backend='sync' or 'async'"
     if not _as_registered(task) or task.env_id not in envpool.list_all_envs():
         raise InputError(f"EnvPool has no {task.name} with just these settings and wrappers: {instead}.")

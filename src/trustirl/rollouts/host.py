@@ -7,7 +7,6 @@ generator that `reset` seeded, and policies on noise that derives from the round
 Nothing here imports JAX.
 """
 
-import os
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -17,6 +16,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from trustirl.core.errors import InputError
+from trustirl.core.machine import cores
+from trustirl.core.words import count
 from trustirl.rollouts.bundles import Bundle, FixedHorizon, Workers
 from trustirl.rollouts.envpool import Pool
 from trustirl.rollouts.ledger import Ledger, Purpose
@@ -113,7 +114,7 @@ class HostEnvs:
 
     def _load(self, policies: Policies) -> None:
         if len(policies.weights) != self.seeds:
-            raise InputError(f"expected the policies of {self.seeds} seeds, not of {len(policies.weights)}.")
+            raise InputError(f"expected the policies of {count(self.seeds, 'seed')}, not of {len(policies.weights)}.")
         self._simulator.load(policies)
 
 
@@ -143,17 +144,13 @@ def _make_fixed(make: MakeEnv, horizon: int) -> FixedHorizon:
 def resolve_backend(backend: Backend, task: ControlTask) -> Literal["sync", "async", "envpool"]:
     """What "auto" means here: processes pay off for a slow simulator on a machine with cores to spare."""
     if backend == "auto":
-        return "async" if "mujoco" in task.versions and _cores() > CORES_FOR_ASYNC else "sync"
+        return "async" if "mujoco" in task.versions and cores() > CORES_FOR_ASYNC else "sync"
     return backend
 
 
 def _processes(count: int) -> int:
     """One core is left to us."""
-    return max(1, min(_cores() - 1, count))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores() - 1, count))
 
 
 def episode_seeds(run_seed: int, iteration: int, envs: int, purpose: Purpose) -> Int[np.ndarray, "envs"]:

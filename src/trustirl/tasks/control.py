@@ -17,6 +17,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 from jaxtyping import Float
 
 from trustirl.core.errors import InputError, unknown_name
+from trustirl.core.machine import install_command
 from trustirl.core.versions import simulator_versions
 
 MakeEnv = Callable[[], gym.Env]
@@ -175,7 +176,7 @@ def _register_robotics(task: str) -> None:
 
 
 def _missing_extra(task: str, extra: str) -> InputError:
-    return InputError(f"{task} needs packages that are not installed: run pip install 'trustirl[{extra}]'.")
+    return InputError(f"{task} needs packages that are not installed: run {install_command(extra)}.")
 
 
 def _probe(name: str, make: partial[gym.Env]) -> gym.Env:

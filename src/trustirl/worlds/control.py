@@ -14,6 +14,7 @@ from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import minibatches
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
+from trustirl.core.words import count
 from trustirl.demos.packaged import find_demos
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop
@@ -202,11 +203,13 @@ def groups(algorithm: str, task: str | None = None) -> dict[str, Any]:
 
 def iterations(steps: int, plan: Plan) -> int:
     """Reward updates that the steps allow; the first round of practice comes before any."""
-    count = (steps - plan.warmup) // (plan.steps_per_iteration + plan.extra_steps) - 1
-    if count < 1:
+    updates = (steps - plan.warmup) // (plan.steps_per_iteration + plan.extra_steps) - 1
+    if updates < 1:
         least = plan.warmup + 2 * (plan.steps_per_iteration + plan.extra_steps)
-        raise InputError(f"{steps} steps allow no reward update; use at least {least}, or fewer steps_per_iteration.")
-    return count
+        raise InputError(
+            f"no reward update fits into {count(steps, 'step')}; use at least {least}, or fewer steps_per_iteration."
+        )
+    return updates
 
 
 class Prepared(NamedTuple):
@@ -369,7 +372,8 @@ def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray,
     action, clipped = from_env_actions(task, demos.actions)
     if clipped and strict:
         raise DemoError(
-            f"{clipped} of {demos.actions.size} entries of the demonstrated actions lie outside the action space of "
-            f"{task.name}; leave --strict away to clip them."
+            f"{clipped:,} of {demos.actions.size:,} entries of the demonstrated actions "
+            f"{'lies' if clipped == 1 else 'lie'} outside the action space of {task.name}; leave --strict away to "
+            "clip them."
         )
     return obs, action.astype(np.int32) if task.discrete else action, clipped

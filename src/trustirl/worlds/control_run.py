@@ -10,6 +10,7 @@ import numpy as np
 
 from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState
+from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Plan
 from trustirl.learned import save_policies, save_rewards
@@ -59,7 +60,8 @@ def control_job(
         notes.append(f"the demos were made in {parts.origin} and the task is {parts.task.env_id}")
     if parts.clipped:
         notes.append(
-            f"{parts.clipped} entries of the demonstrated actions lay outside the action space and were clipped"
+            f"{count(parts.clipped, 'entry', 'entries')} of the demonstrated actions lay outside the action space "
+            "and were clipped"
         )
     return Job(
         loop=parts.loop,

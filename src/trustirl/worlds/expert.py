@@ -23,6 +23,7 @@ from trustirl.core.buffer import empty_buffer
 from trustirl.core.errors import InputError
 from trustirl.core.records import DrawBatch, Solver
 from trustirl.core.types import IrlState, Metrics, TrainState
+from trustirl.core.words import count
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Collector, Schedule, rounds_of_practice
 from trustirl.learned import host_policies, make_solver
@@ -118,11 +119,13 @@ def groups(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def iterations(steps: int, schedule: Schedule) -> int:
     """Iterations after the first that the steps allow."""
-    count = (steps - schedule.warmup) // schedule.steps_per_iteration
-    if count < 1:
+    rounds = (steps - schedule.warmup) // schedule.steps_per_iteration
+    if rounds < 1:
         least = schedule.warmup + schedule.steps_per_iteration
-        raise InputError(f"{steps} steps are too few; use at least {least}, or fewer steps_per_iteration.")
-    return count - 1
+        raise InputError(
+            f"{count(steps, 'step is', 'steps are')} too few; use at least {least}, or fewer steps_per_iteration."
+        )
+    return rounds - 1
 
 
 def build(experiment: Experiment, task: Task | None = None) -> Expert:

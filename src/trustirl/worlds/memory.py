@@ -6,6 +6,7 @@ import jax
 
 from trustirl.core.errors import InputError
 from trustirl.core.types import Transition
+from trustirl.core.words import count
 
 MOST = 0.8  # share of the free memory that a replay may take; networks and the system need the rest
 
@@ -43,7 +44,7 @@ def check_memory(seeds: int, capacity: int, example: Transition) -> int:
     if free is not None and need > MOST * free:
         fits = int(MOST * free / (need / (seeds * capacity)))
         raise InputError(
-            f"the replay of {seeds} seeds x {capacity} steps needs {need / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
-            f"are free; use --seeds {max(1, fits // capacity)} or --replay {fits // seeds}."
+            f"the replay of {count(seeds, 'seed')} x {count(capacity, 'step')} needs {need / 2**30:.1f} GiB and "
+            f"{free / 2**30:.1f} GiB are free; use --seeds {max(1, fits // capacity)} or --replay {fits // seeds}."
         )
     return need
