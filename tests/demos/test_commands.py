@@ -129,7 +129,7 @@ def test_what_the_loader_refuses_is_what_inspect_says(capsys: Capture, tmp_path:
     assert "does not exist" in refused(capsys, "inspect", tmp_path / "none.npz")
     assert "did you mean 'inspect'" in refused(capsys, "inspct", "x")
     assert "demos inspect --help" in refused(capsys, "inspect")
-    assert "Pendulum-v1" in refused(capsys, "inspect", "packaged", "--task", "Pendulum-v1")
+    assert "Acrobot-v1" in refused(capsys, "inspect", "packaged", "--task", "Acrobot-v1")
 
 
 def test_list(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from trustirl.core.errors import DemoError
-from trustirl.demos import Demos, packaged
+from trustirl.demos import Demos, packaged, restore_state
 from trustirl.demos.packaged import Named, find_demos, named_demos, packaged_names, packaged_path
 from trustirl.experiment import train
 
@@ -77,3 +78,30 @@ def test_local_minari_datasets_are_listed_from_their_files(folder: Path, tmp_pat
         Named("minari:bare-v1", None, None, None, None),
         Named("minari:mine/hopper-v0", "Hopper-v5", 3, 30, None),
     ]
+
+
+@pytest.mark.parametrize("task", packaged_names())
+def test_packaged_demos_are_what_their_card_says(task: str) -> None:
+    card = json.loads((packaged.FOLDER / f"{task}.json").read_text())
+    demos, told = Demos.packaged(task), card["demonstrations"]
+    assert (card["task"], told["file"]) == (task, f"{task}.npz")
+    assert demos.content_hash() == card["demo_hash"]
+    assert (len(demos), len(demos.actions)) == (told["episodes"], told["steps"])
+    assert float(demos.returns().mean()) == pytest.approx(told["mean"], rel=1e-5)
+    assert demos.provenance["env_id"] == task
+    assert demos.states is not None
+    assert demos.states.shape == tuple(told["states"])
+
+
+def test_packaged_demos_can_be_taken_up_at_any_step() -> None:
+    demos, env = Demos.packaged("Pendulum-v1"), gym.make("Pendulum-v1")
+    env.reset(seed=0)
+    for step in (0, 57, 250):  # two of the first episode, one of the second
+        restore_state(env, demos.states[step])
+        reached = env.step(demos.actions[step])[0]
+        np.testing.assert_allclose(reached, demos.observations[step + 1], atol=1e-4)
+    env.close()
+
+
+def test_the_package_stays_small() -> None:
+    assert sum(file.stat().st_size for file in packaged.FOLDER.iterdir()) <= 25 * 2**20
