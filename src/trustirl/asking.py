@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from trustirl.core.errors import InputError
 from trustirl.demos.schema import DemoChoice
@@ -45,7 +45,8 @@ class TrainOptions:
 def train_question(arguments: list[str]) -> dict[str, Any]:
     """What `trustirl train ALGO ...` asks, as keyword arguments of `train`."""
     name, *rest = arguments
-    groups = dict(setting_groups(name, _task_in(rest)))
+    task, preset = _given(rest, "--task", "gridworld"), _given(rest, "--preset", "tuned")
+    groups = dict(setting_groups(name, task, cast(Preset, preset)))
     if "exact" in groups:
         groups["exact"] = replace(groups["exact"], compare=True)  # at the command line, people want to look
     return {"algorithm": name} | asked(TrainOptions, groups, rest, f"trustirl train {name}")
@@ -61,11 +62,11 @@ def asked(question: type[Any], groups: Groups, arguments: list[str], program: st
     return options
 
 
-def _task_in(arguments: list[str]) -> str:
-    """The task decides which settings there are, so it is looked up before parsing."""
+def _given(arguments: list[str], option: str, default: str) -> str:
+    """Task and preset decide which settings there are and what they begin with, so they are looked up first."""
     following = dict(pairwise(arguments))
-    joined = [text.removeprefix("--task=") for text in arguments if text.startswith("--task=")]
-    return next(iter(joined), following.get("--task", "gridworld"))
+    joined = [text.removeprefix(f"{option}=") for text in arguments if text.startswith(f"{option}=")]
+    return next(iter(joined), following.get(option, default))
 
 
 def _name_and_value(text: str) -> tuple[str, Any]:

@@ -116,7 +116,7 @@ def question(
     if not 0 <= first_seed <= MOST_SEEDS - seeds:
         raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
     known, name = is_exact(task), task_name(task)
-    resolved = settle(setting_groups(algorithm, task), settings, algorithm)
+    resolved = settle(setting_groups(algorithm, task, preset), settings, algorithm)
     if known:
         with double_precision():
             make_task(name, task_args)  # complains about bad arguments
@@ -221,13 +221,13 @@ def task_name(task: Task) -> str:
     return task if isinstance(task, str) else getattr(task, "__name__", type(task).__name__)
 
 
-def setting_groups(algorithm: str, task: Task) -> Groups:
+def setting_groups(algorithm: str, task: Task, preset: Preset = "tuned") -> Groups:
     """Every setting of an algorithm on a task, by group, with its default."""
     if algorithm not in ALGORITHMS:
         raise unknown_name("algorithm", algorithm, ALGORITHMS)
     if is_exact(task):
         return {"algorithm_config": ALGORITHMS[algorithm].config(), "exact": ExactOptions()}
-    return control.groups(algorithm, task_name(task))
+    return control.groups(algorithm, task_name(task), paper=preset == "paper")
 
 
 def expert_groups(task: Task, task_args: Mapping[str, Any] | None = None) -> Groups:

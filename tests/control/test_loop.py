@@ -9,6 +9,7 @@ import pytest
 
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from trustirl.algorithms import ALGORITHMS
+from trustirl.asking import train_question
 from trustirl.core.errors import InputError
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
@@ -132,6 +133,16 @@ def test_a_tasks_own_settings_are_its_defaults(task: str, algorithm: str) -> Non
     for name, value in TUNED[task].items():
         assert name in {"steps"} | of_others or found[name] == value
     assert setting_groups(algorithm, "Hopper-v4")["solver"].width == 256
+
+
+def test_the_papers_preset_is_its_table_whatever_the_task() -> None:
+    groups = setting_groups("piro", "CartPole-v1", "paper")
+    config, solver, plan = (groups[name] for name in ("algorithm_config", "solver", "plan"))
+    assert (config.target, config.x, config.y, config.narrowing, config.trust) == (0.5, 1.5, 1.5, 0.0, "adaptive")
+    assert (config.reward_step, config.inner_steps, plan.reward_batch) == (1e-4, 10, 256)
+    assert (solver.temperature, solver.averaging, solver.annealing, solver.width) == (0.2, 1.0, 1.0, 256)
+    asked = train_question(["piro", "--task", "Hopper-v4", "--preset=paper", "--target", "0.1"])
+    assert (asked["target"], asked["temperature"], asked["preset"]) == (0.1, 0.2, "paper")
 
 
 def test_steps_that_allow_no_reward_update_are_refused() -> None:
