@@ -112,6 +112,8 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"discount": 1.0}, "discount"),
         ({"reward_bound": 0.0}, "reward_bound"),
         ({"steps_per_iteratio": 3}, "did you mean 'steps_per_iteration'"),
+        ({"trust": "backtracking"}, "unknown trust 'backtracking': did you mean 'backtrack'"),
+        ({"termination": "T1"}, "unknown termination 'T1': did you mean 'T3'"),
     ],
 )
 def test_bad_settings_are_refused(changes: dict[str, Any], words: str) -> None:

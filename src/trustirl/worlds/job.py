@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -88,7 +89,21 @@ def settle(groups: Groups, given: Mapping[str, Any], what: str) -> dict[str, dic
     for name in given:
         if name not in known:
             raise unknown_name(f"setting of {what},", name, known)
+    for default in groups.values():
+        for name, hint in get_type_hints(type(default)).items():
+            if name in given and (words := _words(hint)) and given[name] not in words:
+                raise unknown_name(name, str(given[name]), map(str, words))
     return {
         group: asdict(replace(default, **{name: given[name] for name in asdict(default) if name in given}))
         for group, default in groups.items()
     }
+
+
+def _words(hint: Any) -> tuple[Any, ...]:
+    """The values among which a setting of such a type chooses; nothing if it is no choice."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    if get_origin(hint) is UnionType or get_origin(hint) is Union:
+        parts = [(None,) if part is type(None) else _words(part) for part in get_args(hint)]
+        return tuple(word for part in parts for word in part) if all(parts) else ()
+    return ()
