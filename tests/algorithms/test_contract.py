@@ -58,7 +58,7 @@ def test_contract(name: str, kind: str, action_inputs: bool) -> None:
 
 
 def test_adding_seeds_leaves_the_first_as_it_was() -> None:
-    alone, together = run(small_loop("ml-irl"), 1), run(small_loop("ml-irl"), 1, seeds=3)
+    alone, together = run(small_loop("ml-irl"), 1), run(small_loop("ml-irl"), 1, seeds=2)
     for one, other in zip(leaves(alone), leaves(together), strict=True):
         np.testing.assert_allclose(one[0], other[0], rtol=1e-6, atol=1e-9)
 

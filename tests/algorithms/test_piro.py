@@ -15,8 +15,12 @@ from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.terms import drift, squared_change
 from trustirl.nets.rewards import TableReward
 
+SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 
-@pytest.mark.parametrize(("kind", "penalty"), [("table", "l2"), ("table", "squared"), ("mlp", "l2")])
+
+@pytest.mark.parametrize(
+    ("kind", "penalty"), [("table", "l2"), pytest.param("table", "squared", marks=SLOW), ("mlp", "l2")]
+)
 def test_one_inner_step_is_ml_irl_bit_for_bit(kind: str, penalty: str) -> None:
     with_region = run(small_loop("piro", kind, inner_steps=1, penalty=penalty, mu=5.0), 20)
     without = run(small_loop("ml-irl", kind, inner_steps=1), 20)
@@ -24,7 +28,7 @@ def test_one_inner_step_is_ml_irl_bit_for_bit(kind: str, penalty: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("penalty", ["l2", "squared"])
+@pytest.mark.parametrize("penalty", ["l2", pytest.param("squared", marks=SLOW)])
 def test_ten_inner_steps_are_not(penalty: str) -> None:
     with_region = run(small_loop("piro", inner_steps=10, penalty=penalty, mu=0.1), 5)
     without = run(small_loop("ml-irl", inner_steps=10), 5)
@@ -38,7 +42,7 @@ def test_without_a_penalty_ten_inner_steps_are_ml_irl() -> None:
     np.testing.assert_allclose(leaves(with_region)[0], leaves(without)[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("penalty", ["l2", "squared"])
+@pytest.mark.parametrize("penalty", [pytest.param("l2", marks=SLOW), "squared"])
 def test_a_heavy_penalty_holds_the_reward(penalty: str) -> None:
     def first_drift(mu: float) -> float:
         loop = small_loop("piro", inner_steps=40, penalty=penalty, mu=mu, mu_min=mu, mu_max=mu)
@@ -61,7 +65,7 @@ def test_mu_follows_the_drift_and_stays_in_its_range() -> None:
     assert history(target=1e9, mu_min=1e-3, mu_max=0.05)[0][-1] == pytest.approx(1e-3)
 
 
-@pytest.mark.parametrize("kind", ["table", "mlp"])
+@pytest.mark.parametrize("kind", ["table", pytest.param("mlp", marks=SLOW)])
 def test_backtracking_bounds_every_step(kind: str) -> None:
     wild = {"inner_steps": 20, "mu": 1e-6, "mu_max": 1e-6, "mu_min": 1e-6, "target": 0.05, "x": 1.2}
 

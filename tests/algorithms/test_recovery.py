@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import pytest
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.evaluation.recovery import align
@@ -45,11 +46,15 @@ def test_piro_recovers_the_papers_grid(tell: Callable[[str], None]) -> None:
     assert correlation >= 0.95
     assert score >= -8.48  # the paper's PIRO, under the definition of docs/deviations.md
     assert np.diff(ell).min() > -1e-6
-    sampled, sampled_state, sampled_metrics, _ = learn("piro", "gridworld", 200, demo_episodes=50)
-    tell(
-        f"PIRO on the 7x7 grid: correlation {correlation:.3f}, return {score:.2f}; from 50 sampled episodes: "
-        f"correlation {recovered(sampled, sampled_state):.3f}, return {float(sampled_metrics['return_mean'][0]):.2f}."
-    )
+    tell(f"PIRO on the 7x7 grid: correlation {correlation:.3f}, return {score:.2f}.")
+
+
+@pytest.mark.slow
+def test_piro_comes_close_from_sampled_episodes(tell: Callable[[str], None]) -> None:
+    world, state, metrics, _ = learn("piro", "gridworld", 200, demo_episodes=50)
+    correlation, score = recovered(world, state), float(metrics["return_mean"][0])
+    tell(f"PIRO on the 7x7 grid from 50 sampled episodes: correlation {correlation:.3f}, return {score:.2f}.")
+    assert correlation > 0.4  # 0.465 when written; the exact occupancy gives 0.98
 
 
 def test_the_cliff_punishes_greedy_updates() -> None:

@@ -111,7 +111,12 @@ def test_whoever_learns_a_reward_is_told_none() -> None:
         true_reward(Transition(jnp.zeros((1, 2)), jnp.zeros((1, 1)), jnp.ones(1)))
 
 
-@pytest.fixture(scope="module", params=["CartPole-v1", "Pendulum-v1"])
+def in_one_process(task: str) -> Any:
+    """What is trained on a task serves all tests of it."""
+    return pytest.param(task, marks=pytest.mark.xdist_group(f"expert on {task}"))
+
+
+@pytest.fixture(scope="module", params=map(in_one_process, ["CartPole-v1", "Pendulum-v1"]))
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
     return ti.train_expert(request.param, seeds=2, steps=260, out=tmp_path_factory.mktemp("run"), **SMALL)
 
@@ -169,6 +174,7 @@ def replayed(run: ti.Run, atol: float) -> None:
         np.testing.assert_allclose(obs, demos.next_observations[step], atol=atol)
 
 
+@pytest.mark.slow
 def test_mujoco_states_can_be_taken_up_again(tmp_path: Path) -> None:
     replayed(ti.train_expert("Hopper-v4", steps=100, out=tmp_path / "run", **(SMALL | {"replay": None})), atol=1e-4)
 

@@ -1,5 +1,6 @@
 """SAC against hand computations and closed forms."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +42,16 @@ def with_std(agent: SacState, log_std: float) -> SacState:
 def cold(agent: SacState) -> SacState:
     """Without entropy and (nearly) without noise, so that a target can be computed by hand."""
     return replace(with_std(agent, -20.0), log_temperature=jnp.float32(-40.0))
+
+
+def any_action(obs: jax.Array, terminated: jax.Array) -> Callable[[jax.Array], Transition]:
+    """Draws uniform actions at the same observations."""
+
+    def draw(key: jax.Array) -> Transition:
+        action = jax.random.uniform(key, (len(obs), ACTIONS), jnp.float32, -1.0, 1.0)
+        return Transition(obs, action, jnp.ones(len(obs), jnp.float32), obs, terminated)
+
+    return draw
 
 
 @pytest.mark.parametrize(("termination", "end"), [("T0", 0.0), ("T2", END_REWARD / (1 - DISCOUNT))])
@@ -124,15 +135,11 @@ def test_the_policy_becomes_the_boltzmann_density_of_its_values() -> None:
     agent = replace(agent_of("sac"), log_temperature=jnp.log(jnp.float32(temperature)))
     obs, end = jnp.zeros((64, OBS), jnp.float32), jnp.ones(64, bool)
 
-    def draw(key: jax.Array) -> Transition:
-        action = jax.random.uniform(key, (64, ACTIONS), jnp.float32, -1.0, 1.0)
-        return Transition(obs, action, jnp.ones(64, jnp.float32), obs, end)
-
     def pay(batch: Transition) -> jax.Array:
         plain = -k * jnp.sum((batch.action - peak) ** 2, axis=-1)
         return plain if batch.absorbing is None else jnp.full(len(batch.obs), 0.2)
 
-    agent, _ = quick_jit(lambda agent: solver.improve(agent, draw, pay, jax.random.key(0)))(agent)
+    agent, _ = quick_jit(lambda agent: solver.improve(agent, any_action(obs, end), pay, jax.random.key(0)))(agent)
     action = np.asarray(solver.act(solver.actor(agent), jnp.zeros((5000, OBS), jnp.float32), jax.random.key(1)))
     np.testing.assert_allclose(action.mean(0), peak, atol=0.05)
     np.testing.assert_allclose(action.std(0), np.sqrt(temperature / (2 * k)), rtol=0.2)
@@ -147,12 +154,8 @@ def test_without_reward_the_value_is_that_of_the_entropy() -> None:
     solver = make("sac", {"updates": 1000, "learning_rate": 5e-3, "discount": discount, "temperature": temperature})
     agent = replace(agent_of("sac"), log_temperature=jnp.float32(0))
     obs, alive = jnp.zeros((64, OBS), jnp.float32), jnp.zeros(64, bool)
-
-    def draw(key: jax.Array) -> Transition:
-        action = jax.random.uniform(key, (64, ACTIONS), jnp.float32, -1.0, 1.0)
-        return Transition(obs, action, jnp.ones(64, jnp.float32), obs, alive)
-
     silent = lambda batch: jnp.zeros(len(batch.obs))  # noqa: E731
+    draw = any_action(obs, alive)
     agent, _ = quick_jit(lambda agent: solver.improve(agent, draw, silent, jax.random.key(0)))(agent)
     value = temperature * ACTIONS * np.log(2) / (1 - discount)
     q = agent.critic(obs[:5], jnp.linspace(-0.9, 0.9, 10, dtype=jnp.float32).reshape(5, 2))

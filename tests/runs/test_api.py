@@ -9,6 +9,8 @@ import trustirl as ti
 from trustirl.core.files import write_bytes
 from trustirl.irl.store import RunFolder
 
+pytestmark = pytest.mark.xdist_group("api")  # one process, one trained run
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
@@ -42,7 +44,9 @@ def test_reward_is_batched_numpy_and_recovers_the_distance(run: ti.Run) -> None:
         run.reward(np.array([9]), np.array([0]))
 
 
-@pytest.mark.parametrize("kind", ["table", "linear", "mlp"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("table", "linear")), "mlp"]
+)
 def test_saved_runs_load_to_the_same(kind: str, tmp_path: Path) -> None:
     run = ti.train("ml-irl", task="chain", steps=2, reward=kind, seeds=2, out=tmp_path / "run")
     loaded = ti.load(tmp_path / "run")

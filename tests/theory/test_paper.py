@@ -58,7 +58,7 @@ def test_gradient_of_ell_is_the_occupancy_difference(world: World, seed: int) ->
 def test_gradient_reaches_the_parameters_of_every_reward_class(kind, action_inputs) -> None:
     mdp, _, _, expert = random_world(1, (6, 3, 3), 0.8, 1.0)
     rho = exact.occupancy(mdp, expert)
-    make = reward_factory(kind, np.random.default_rng(0).normal(size=(6, 4)), 3, action_inputs)
+    make = reward_factory(kind, np.random.default_rng(0).normal(size=(6, 4)), 3, action_inputs, width=8)
     dynamic, static = eqx.partition(make(jax.random.key(0)), eqx.is_inexact_array)
     parameters, rebuild = ravel_pytree(dynamic)
 
