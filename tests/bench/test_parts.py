@@ -11,6 +11,7 @@ from trustirl.core.errors import InputError
 from trustirl.report.rows import result_row
 
 
+@pytest.mark.slow
 def test_seeds_in_two_runs_make_the_same_row_as_in_one(tmp_path: Path) -> None:
     def grid(name: str, first: int, seeds: int) -> Path:
         question = {"task_args": {"size": 3}, "steps": 3}
