@@ -27,7 +27,7 @@ settings.register_profile(
 settings.load_profile("trustirl")
 
 
-COMPILE_MUCH = {"algorithms", "bench", "control", "rl"}  # and compute little
+COMPILE_MUCH = {"algorithms", "control", "rl"}  # and compute little
 
 
 @pytest.fixture(autouse=True, scope="module")
