@@ -43,7 +43,7 @@ def _learned(row: Row) -> tuple[Any, ...]:
         row["task"],
         row["algorithm"],
         row["demo_episodes"],
-        f"{row['steps']:,}",
+        f"{row.get('trained_steps', row['steps']):,}",  # a run may have been cut
         len(returns),
         f"{mean:,.0f}",
         f"{min(returns):,.0f} to {max(returns):,.0f}",
