@@ -78,6 +78,19 @@ def test_backtracking_bounds_every_step(kind: str) -> None:
     assert bounded.min() > 0.05 * 1.2 / 2.5  # halving stops as soon as it may
 
 
+@pytest.mark.parametrize("kind", ["table", pytest.param("mlp", marks=SLOW)])
+def test_with_the_theoretical_constant_no_step_passes_the_check(kind: str) -> None:
+    """Any step lowers L then; an optimiser that is not checked walks about at the norm's kink."""
+
+    def drifts(trust: str, mu: float) -> np.ndarray:
+        loop = small_loop("piro", kind, trust=trust, mu=mu, mu_min=mu, mu_max=mu)
+        return np.array([float(m["drift"][0]) for _, m in iterate(loop, seed_keys(1), 4) if "drift" in m])
+
+    assert (drifts("monotone", 111_373.55) < 1e-12).all()  # two compilations of one network differ by rounding
+    assert (drifts("adaptive", 111_373.55) > 1e-6).all()
+    assert drifts("monotone", 1e-3)[0] > 0
+
+
 def test_the_target_narrows_with_the_run() -> None:
     wild = {"inner_steps": 20, "mu": 1e-6, "mu_max": 1e-6, "mu_min": 1e-6, "trust": "backtrack"}
     loop = small_loop("piro", target=0.05, x=1.0, narrowing=2.0, **wild)

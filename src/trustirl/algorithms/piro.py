@@ -43,8 +43,8 @@ class PiroConfig:
     """mu rests while eps_bar lies within [target / x, target * x]."""
     y: float = 1.5
     """Factor by which mu grows or shrinks."""
-    trust: Literal["adaptive", "backtrack"] = "adaptive"
-    """adaptive: mu alone holds the drift; backtrack: a step that still goes beyond target * x is shortened too."""
+    trust: Literal["adaptive", "backtrack", "monotone"] = "adaptive"
+    """What mu alone does not hold: backtrack shortens a step beyond target * x, monotone one that lowers L."""
     mu_min: float = 1e-4
     """mu never falls below this."""
     mu_max: float = 10.0
@@ -87,6 +87,9 @@ def piro(
         first, rest = split_first(batches)
         reward, optimizer_state = descend(misfit, optimizer, old, state.optimizer, first)
         reward, optimizer_state = descend(confined, optimizer, reward, optimizer_state, rest, old, mu, data.reference)
+        if config.trust == "monotone":  # what a proof of improvement asks for, and minibatches do not promise
+            loss = lambda short: confined(short, old, mu, data.reference, data.demo, data.learner)  # noqa: E731
+            reward = shorten(reward, old, lambda short: loss(short) <= loss(old))
         eps = drift(reward, old, data.reference)
         if config.trust == "backtrack":
             reward = shorten(reward, old, lambda short: drift(short, old, data.reference) <= target * config.x)

@@ -40,7 +40,7 @@ def descend(
 
 
 def shorten(net: PyTree, old: PyTree, acceptable: Callable[[PyTree], Array]) -> PyTree:
-    """Halve the step from `old` to `net` until it is acceptable."""
+    """Halve the step from `old` to `net` until it is acceptable; where no length is, stay at `old`."""
     start, static = eqx.partition(old, eqx.is_inexact_array)
     step = jax.tree.map(jnp.subtract, trainable(net), start)
 
@@ -48,8 +48,9 @@ def shorten(net: PyTree, old: PyTree, acceptable: Callable[[PyTree], Array]) -> 
         return eqx.combine(jax.tree.map(lambda x, dx: x + share.astype(x.dtype) * dx, start, step), static)
 
     first = jnp.asarray(1.0, jnp.float32)
-    tiny = 2.0**-30  # no step at all, for practical purposes: the search ends
-    return at(jax.lax.while_loop(lambda s: (s > tiny) & ~acceptable(at(s)), lambda s: s / 2, first))
+    tiny = 2.0**-30
+    share = jax.lax.while_loop(lambda s: (s > tiny) & ~acceptable(at(s)), lambda s: s / 2, first)
+    return at(jnp.where(share > tiny, share, 0.0))
 
 
 def decaying_adam(step_size: float, decay: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
