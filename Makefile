@@ -42,11 +42,11 @@ demo: $(VENV)/installed
 	$(RUN)/trustirl train piro --task gridworld --out runs/demo --overwrite
 
 test: $(VENV)/installed
-	$(RUN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow" --durations=10
+	$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" --durations=10
 
 # With what the quick set-up leaves out, so that no test is skipped for want of a package.
 test-all: $(VENV)/installed $(VENV)/box2d $(VENV)/envpool $(VENV)/ray
-	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=20
+	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=20
 
 lint: $(VENV)/installed
 	$(RUN)/ruff check .

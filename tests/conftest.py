@@ -27,14 +27,17 @@ settings.register_profile(
 settings.load_profile("trustirl")
 
 
-COMPILE_MUCH = {"algorithms", "control", "rl"}  # and compute little
+COMPILE_MUCH = {"algorithms", "bench", "control", "rl", "runs"}  # and compute little
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _compile_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Here and in the processes that tests start, so that both compute the same bits."""
     quick = request.path.parent.name in COMPILE_MUCH
-    jax.config.update("jax_disable_most_optimizations", quick)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(quick))
+        jax.config.update("jax_disable_most_optimizations", quick)
+        yield
     jax.config.update("jax_disable_most_optimizations", False)
 
 

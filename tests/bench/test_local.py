@@ -21,9 +21,6 @@ label = "far too far"
 )
 
 
-pytestmark = pytest.mark.xdist_group("bench on this machine")  # one process, one bench
-
-
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two jobs side by side, and one that fails."""

@@ -32,12 +32,7 @@ def metrics(path: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
 
-def in_one_process(task: str) -> Any:
-    """What is trained on a task serves all tests of it."""
-    return pytest.param(task, marks=pytest.mark.xdist_group(f"runs on {task}"))
-
-
-@pytest.fixture(scope="module", params=map(in_one_process, ["CartPole-v1", "Pendulum-v1"]))
+@pytest.fixture(scope="module", params=["CartPole-v1", "Pendulum-v1"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
     demos = DEMOS[request.param]()
     return ti.train("piro", request.param, demos, seeds=2, steps=260, out=tmp_path_factory.mktemp("run"), **SETTINGS)
@@ -192,7 +187,7 @@ def test_a_reward_that_explodes_stops_the_run_and_is_named(tmp_path: Path) -> No
     assert RunFolder(run).has_checkpoint()
 
 
-@pytest.mark.parametrize("run", [in_one_process("CartPole-v1")], indirect=True)
+@pytest.mark.parametrize("run", ["CartPole-v1"], indirect=True)
 def test_kill_9_loses_nothing(run: ti.Run, tmp_path: Path) -> None:
     """In a process that computes exactly as this one does: the same precision, the same compiled programs."""
     task, out = run.config["task"], tmp_path / "run"

@@ -9,8 +9,6 @@ import trustirl as ti
 from trustirl.core.files import write_bytes
 from trustirl.irl.store import RunFolder
 
-pytestmark = pytest.mark.xdist_group("api")  # one process, one trained run
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> ti.Run:

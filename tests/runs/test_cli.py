@@ -26,9 +26,6 @@ RUN_FILES = {
 }
 
 
-pytestmark = pytest.mark.xdist_group("cli")  # one process, one trained run
-
-
 def trustirl(*arguments: str) -> int:
     """Run in this process; the exit code."""
     try:
