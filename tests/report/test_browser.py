@@ -83,6 +83,13 @@ def requested(browser: Any) -> list[str]:
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
 
+LOOKS = [
+    (390, "light"),
+    (1280, "dark"),
+    *(pytest.param(*look, marks=pytest.mark.slow) for look in ((390, "dark"), (1280, "light"))),
+]
+
+
 def colours_of(png: bytes) -> tuple[int, int, float]:
     """All colours, those that are no grey, and the mean brightness."""
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).reshape(-1, 3)
@@ -90,8 +97,7 @@ def colours_of(png: bytes) -> tuple[int, int, float]:
     return len(distinct), int((np.ptp(distinct, axis=1) > 40).sum()), float(pixels.mean())
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_page_in_a_browser(browser: Any, world: str, page: Path, width: int, theme: str) -> None:
     open_page(browser, page, width, theme)
     time.sleep(0.3)  # a stray request would be made just after the page has loaded
@@ -167,8 +173,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_comparison([folder], folder / "report.html")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_comparison_in_a_browser(browser: Any, comparison: Path, width: int, theme: str) -> None:
     open_page(browser, comparison, width, theme)
     time.sleep(0.3)

@@ -91,9 +91,8 @@ def test_trro_with_the_papers_constant_does_not_move(action_inputs: bool) -> Non
     np.testing.assert_array_equal(drift, 0.0)
 
 
-@pytest.mark.parametrize(
-    "action_inputs", [pytest.param(False, marks=pytest.mark.slow, id="state"), pytest.param(True, id="state-action")]
-)
+@pytest.mark.slow  # half a minute each
+@pytest.mark.parametrize("action_inputs", [False, True], ids=["state", "state-action"])
 def test_curvature_reaches_the_optimum_that_mce_finds(action_inputs: bool) -> None:
     discounts = (0.3, 0.6, 0.8, 0.9)
     ell, _, _, known = history("trro", {"minorizer": "curvature"}, 40, action_inputs, discounts)
