@@ -154,6 +154,20 @@ def test_the_exact_world_tells_how_often_the_likelihood_fell(tmp_path: Path) -> 
     assert table[1][table[0].index("ℓ fell")] == "5 %"  # one of ten iterations of one of two seeds
 
 
+def test_rewards_are_drawn_where_states_make_a_picture(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, iterations=4) for name in ("one", "other")]
+    edited = json.loads((runs[1] / "config.json").read_text()) | {"algorithm": "ml-irl"}
+    write_json(runs[1] / "config.json", edited)
+    chain = write_run(tmp_path / "chain", task="chain", iterations=4, picture={}, states=5)
+    html = page_of(*runs, chain, out=tmp_path)
+    assert re.findall(r'data-figure="(rewards-\d)"', html) == ["rewards-0"]  # not of a chain
+    figure = html[html.index('data-figure="rewards-0"') :]
+    wide = figure[: figure.index("</svg>")]
+    assert all(f">{heading}<" in wide for heading in ("True reward", "piro", "ml-irl"))
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+
+
 def test_every_drawn_curve_holds_its_numbers(bench: Path, tmp_path: Path) -> None:
     html = page_of(bench, out=tmp_path)
     plot = html[html.index('data-plot="returns Hopper-v4"') :]

@@ -5,6 +5,7 @@ import gzip
 import io
 import math
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -16,16 +17,17 @@ from trustirl.core.errors import InputError
 from trustirl.core.files import write_bytes
 from trustirl.evaluation.stats import bootstrap, iqm, iqm_band, performance_profile
 from trustirl.report import plots, tables
-from trustirl.report.figures import CLOCKS
-from trustirl.report.html import Card, details, document, shown_json, write_page
+from trustirl.report.figures import CLOCKS, draw_recovered
+from trustirl.report.html import Card, Section, details, document, figure, shown_json, write_page
 from trustirl.report.page import write_report
 from trustirl.report.plots import Plot, Series
-from trustirl.report.runs import Numbers
+from trustirl.report.runs import ExactRun, Numbers
 from trustirl.report.study import Row, Study, is_run, read_study
 from trustirl.report.words import count, duration
 
 FORMATS = {"html": ".html", "md": ".md", "csv": ".csv", "latex": ".tex", "png": ".png"}
 THRESHOLDS = 101  # where performance profiles are evaluated
+MOST_MAPS = 11  # beside the true reward
 BAND_RESAMPLES = 500  # a band is drawn, not read off to the last digit
 
 STYLE = """
@@ -100,6 +102,7 @@ def render(study: Study) -> str:
         _curves(study),
         made.get("stability", ""),
         _trust(study),
+        _rewards(study),
         _films(study),
         made.get("effort", ""),
         _downloads(study) if study.rows else "",
@@ -242,6 +245,29 @@ def _trust(study: Study) -> str:
         return ""
     text = "How far one update moves the reward, and the weight of the penalty that holds it back: means over seeds."
     return f'<section><h2>Drift and μ</h2><p>{text}</p><div class="pair">{"".join(parts)}</div></section>'
+
+
+def _rewards(study: Study) -> str:
+    """What each row recovered of a reward that is known, mean of its seeds, on tasks whose states make a picture."""
+    parts = []
+    for place, task in enumerate(study.tasks):
+        runs = [(row.label, [run for run in row.runs if isinstance(run, ExactRun)]) for row in study.of_task(task)]
+        drawn = [(label, of_row) for label, of_row in runs if of_row]
+        if not drawn or drawn[0][1][0].summary.picture.shape is None:
+            continue
+        first = drawn[0][1][0]
+        recovered = [
+            (label, np.concatenate([run.maps.recovered_reward for run in of_row])) for label, of_row in drawn
+        ]
+        alike = [each for each in recovered if each[1].shape[1] == first.maps.true_reward.size][:MOST_MAPS]
+        draw = partial(draw_recovered, f"rewards-{place}", first.maps.true_reward, alike, first.summary.picture)
+        left = f" The first {MOST_MAPS} of {len(drawn)} rows." if len(drawn) > MOST_MAPS else ""
+        caption = (
+            "The reward behind the demonstrations beside those recovered from them, means over seeds, drawn with "
+            f"the scale and shift that fit best.{left}"
+        )
+        parts.append(figure(Section(f"rewards-{place}", f"Rewards on {escape(task)}", caption, draw)))
+    return "".join(parts)
 
 
 def _films(study: Study) -> str:

@@ -58,19 +58,27 @@ def correlation(true: Numbers, recovered: Numbers) -> float:
 
 
 def draw_rewards(run: ExactRun, layout: Layout) -> str:
-    """The true reward beside the recovered ones, each brought onto the true scale."""
-    maps, true = run.maps, run.maps.true_reward
-    aligned = np.mean([align(true, seed) for seed in maps.recovered_reward], axis=0)
-    agreement = float(np.mean([correlation(true, seed) for seed in maps.recovered_reward]))
-    panels = [Panel("True reward", "", true), Panel("Recovered", _agreement(agreement), aligned)]
+    """The true reward beside the recovered ones."""
+    maps = run.maps
+    recovered = [("Recovered", maps.recovered_reward)]
     if maps.sampled_recovered_reward is not None:
-        sampled = maps.sampled_recovered_reward
         episodes = run.comparison.sampled_episodes if run.comparison else None
         source = f"From {episodes} episodes" if episodes else "From episodes"
-        panels.append(Panel(source, _agreement(correlation(true, sampled)), align(true, sampled)))
+        recovered.append((source, maps.sampled_recovered_reward[np.newaxis]))
+    return draw_recovered("rewards", maps.true_reward, recovered, run.summary.picture, layout)
+
+
+def draw_recovered(
+    name: str, true: Numbers, recovered: Sequence[tuple[str, Numbers]], picture: Picture, layout: Layout
+) -> str:
+    """The true reward beside recovered ones, each [seeds, states] and brought onto the true scale."""
+    panels = [Panel("True reward", "", true)]
+    for heading, rewards in recovered:
+        agreement = float(np.mean([correlation(true, seed) for seed in rewards]))
+        panels.append(Panel(heading, _agreement(agreement), np.mean([align(true, seed) for seed in rewards], axis=0)))
     values = np.concatenate([panel.values for panel in panels])
     colours = ScalarMappable(Normalize(values.min(), values.max()), "cividis")
-    return _states("rewards", panels, "reward", colours, run.summary.picture, layout)
+    return _states(name, panels, "reward", colours, picture, layout)
 
 
 def draw_visits(run: ExactRun, layout: Layout) -> str:
@@ -193,8 +201,9 @@ def _states(
             axes.set_xlabel(panel.remark, loc="left")
         if len(grid) == len(panels):
             bar = figure.colorbar(colours, ax=list(grid), location="bottom", aspect=50, shrink=0.6)
-        else:  # the empty place is just right for the scale
-            grid[-1].set_axis_off()
+        else:  # an empty place is just right for the scale
+            for axes in grid[len(panels) :]:
+                axes.set_axis_off()
             place = grid[-1].inset_axes((0.1, 0.5, 0.8, 0.05))
             bar = figure.colorbar(colours, cax=place, orientation="horizontal")
         bar.outline.set_visible(False)
