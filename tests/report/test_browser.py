@@ -218,7 +218,7 @@ def test_pointing_at_a_comparison_tells_numbers_and_shows_seeds(browser: Any, co
             [...frame.querySelectorAll('.seed')].filter(s => getComputedStyle(s).visibility === 'visible').length]"""
     said, seeds = browser.execute_script(point)
     table = (
-        "return document.querySelector('[data-table=returns] tbody td:nth-child(3) summary').firstChild.textContent"
+        "return document.querySelector('[data-table=returns] tbody td:nth-child(4) summary').firstChild.textContent"
     )
     assert said.splitlines()[0] == "environment steps of each seed 391,000"
     assert f"piro: {browser.execute_script(table)}" in said.splitlines()[1:]

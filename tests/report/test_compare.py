@@ -64,11 +64,10 @@ def curves_of(*folders: Path) -> dict[int, list[tuple[int, float]]]:
 def test_the_tables_equal_what_metrics_say(bench: Path, tmp_path: Path) -> None:
     html = page_of(bench, out=tmp_path)
     table = table_of(html, "returns")
-    assert table[0] == ["Task", "Random", "piro", "ml-irl", "Expert"]
+    assert table[0] == ["Task", "Random", "Expert", "piro", "ml-irl"]
     for line, task in enumerate(("Hopper-v4", "Walker2d-v4"), start=1):
-        assert table[line][:2] == [f"{task} (gymnasium 1.2.2, mujoco 3.3.7)", "18.25"]
-        assert table[line][-1] == "3,234"
-        for column, label in ((2, "piro"), (3, "ml-irl")):
+        assert table[line][:3] == [f"{task} (gymnasium 1.2.2, mujoco 3.3.7)", "18.25", "3,234"]
+        for column, label in ((3, "piro"), (4, "ml-irl")):
             curves = curves_of(*sorted((bench / "runs").glob(f"{label}-{task}-*")))
             last = np.array([max(curves[seed])[1] for seed in sorted(curves)])
             low, high = bootstrap([last])
@@ -244,10 +243,10 @@ def test_damaged_runs_are_listed_and_the_others_drawn(tmp_path: Path) -> None:
         assert reason in html, reason
     assert html.count('class="tag problem"') == 5
     table = table_of(html, "returns")
-    assert table[0] == ["Task", "Random", "piro", "ml-irl", "Expert"]
-    assert table[1][3] == "–"
-    assert table[1][2].count("seed ") == table[2][2].count("seed ") == 3
-    assert table[2][3].count("seed ") == 5
+    assert table[0] == ["Task", "Random", "Expert", "piro", "ml-irl"]
+    assert table[1][4] == "–"
+    assert table[1][3].count("seed ") == table[2][3].count("seed ") == 3
+    assert table[2][4].count("seed ") == 5
 
 
 def test_a_page_of_failures_alone(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ MOST_MAPS = 11  # beside the true reward
 BAND_RESAMPLES = 500  # a band is drawn, not read off to the last digit
 
 STYLE = """
+main { max-width: 76rem; }
 section > .scroll { max-height: none; } section p.after { margin-top: 1rem; }
 [data-table] td, [data-table] th { vertical-align: top; }
 [data-table] th:first-child, [data-table] td:first-child { position: sticky; left: 0; background: var(--surface);

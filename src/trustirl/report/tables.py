@@ -55,8 +55,8 @@ def headline(study: Study) -> Table:
         [
             Cell(task, _joined(row.versions for row in study.of_task(task))),
             Cell(_level(row.random for row in study.of_task(task))),
-            *(_returns(study.row(label, task)) for label in study.labels),
             Cell(_level(row.expert for row in study.of_task(task))),
+            *(_returns(study.row(label, task)) for label in study.labels),
         ]
         for task in study.tasks
     ]
@@ -64,7 +64,7 @@ def headline(study: Study) -> Table:
         "True return of the last policy, never the best seen: the inter-quartile mean over seeds and its 95 % "
         "bootstrap interval. Fewer than ten seeds make an interval somewhat too narrow."
     )
-    return Table("returns", "True returns", caption, ("Task", "Random", *study.labels, "Expert"), rows)
+    return Table("returns", "True returns", caption, ("Task", "Random", "Expert", *study.labels), rows)
 
 
 def overall(study: Study) -> Table:
