@@ -13,8 +13,8 @@ from jaxtyping import Float, UInt8
 from matplotlib.image import imsave
 
 from trustirl.core.files import write_bytes
+from trustirl.demos.packaged import find_demos
 from trustirl.demos.record import record_demos, restore_state
-from trustirl.demos.schema import Demos
 from trustirl.run import load
 
 FRAMES = 8
@@ -47,8 +47,12 @@ def _episodes(run: Any, env: gym.Env) -> Iterator[tuple[str, Float[np.ndarray, "
     if learner is None:
         raise ValueError(f"{run.config['task']} shows no simulator state to draw from.")
     yield "learner", learner
-    demos = Demos.load(run.config["demos"]) if run.config.get("demos") else None
-    if demos is not None and demos.states is not None:
+    if not run.config.get("demos"):  # an expert's own run
+        return
+    demos = find_demos(run.config["demos"], run.config["task"])
+    if run.config.get("demo_episodes"):
+        demos = demos.take(run.config["demo_episodes"], run.config["demo_choice"])
+    if demos.states is not None:
         yield "expert", demos.states[: demos.episode_ends[0]]
 
 

@@ -3,6 +3,8 @@
 import re
 from base64 import b64decode
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -11,7 +13,8 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from synthetic_run import write_bench, write_control_run
 
 from trustirl.demos.record import record_demos
-from trustirl.film import FRAMES, add_film, png, strip
+from trustirl.demos.schema import Demos
+from trustirl.film import FRAMES, _episodes, add_film, png, strip
 from trustirl.report import write_comparison
 
 
@@ -29,6 +32,19 @@ def test_a_strip_is_evenly_spaced_over_the_episode(monkeypatch: pytest.MonkeyPat
     assert image.shape == (12, FRAMES * 18, 3)
     places = np.linspace(0, len(states) - 1, FRAMES).round().astype(int)
     np.testing.assert_array_equal(image[0, ::18, 0], np.round(127 + 100 * states[places, 0]))
+
+
+@pytest.mark.parametrize("given", [{}, {"demo_episodes": 1, "demo_choice": "longest"}])
+def test_the_expert_is_who_was_demonstrated(given: dict[str, Any]) -> None:
+    config = {"task": "CartPole-v1", "demos": "packaged"} | given
+    run = SimpleNamespace(policy=lambda _: 1, config=config)
+    shown = dict(_episodes(run, gym.make("CartPole-v1")))
+    demos = Demos.packaged("CartPole-v1")
+    assert demos.states is not None
+    assert list(shown) == ["learner", "expert"]
+    np.testing.assert_array_equal(shown["expert"], demos.states[: demos.episode_ends[0]])
+    of_an_expert = SimpleNamespace(policy=run.policy, config={"task": "CartPole-v1"})
+    assert [name for name, _ in _episodes(of_an_expert, gym.make("CartPole-v1"))] == ["learner"]
 
 
 def test_a_run_that_cannot_be_filmed_says_why_in_a_line(tmp_path: Path) -> None:
