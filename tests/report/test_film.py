@@ -66,3 +66,15 @@ def test_a_comparison_shows_films_and_passes_over_what_is_none(tmp_path: Path) -
     html = write_comparison([bench], tmp_path / "page.html").read_text()
     images = re.findall(r'<img [^>]*src="data:image/png;base64,([^"]*)"', html)
     assert [b64decode(image) for image in images] == [film]
+
+
+def test_rows_that_share_an_expert_show_it_once(tmp_path: Path) -> None:
+    bench = write_bench(tmp_path / "bench")
+    films = [png(np.full((4, 8, 3), brightness, np.uint8)) for brightness in (50, 100, 150)]
+    for label, film in zip(("piro", "ml-irl"), films, strict=False):
+        (bench / "runs" / f"{label}-Hopper-v4-0" / "film-learner.png").write_bytes(film)
+        (bench / "runs" / f"{label}-Hopper-v4-0" / "film-expert.png").write_bytes(films[2])
+    html = write_comparison([bench], tmp_path / "page.html").read_text()
+    assert re.findall(r"<h3>(Hopper-v4: .*?)</h3><img", html) == [
+        f"Hopper-v4: {who}" for who in ("expert", "piro", "ml-irl")
+    ]

@@ -273,12 +273,14 @@ def _rewards(study: Study) -> str:
 
 def _films(study: Study) -> str:
     """Strips where runs have them, in a section of their own; a sentence where they could have."""
+    films: dict[tuple[str, str, bytes], None] = {}  # a task's own together, and an expert of several rows once
+    for task in study.tasks:
+        for row in study.of_task(task):
+            films |= {(task, row.label if whose == "learner" else whose, film): None for whose, film in row.films}
     strips = [
-        f"<h3>{escape(row.task)}: {escape(row.label if whose == 'learner' else 'expert')}</h3>"
-        '<img class="film" alt="frames of one episode" '
-        f'src="data:image/png;base64,{base64.b64encode(image).decode()}">'
-        for row in study.rows
-        for whose, image in row.films
+        f'<h3>{escape(task)}: {escape(whose)}</h3><img class="film" alt="frames of one episode" '
+        f'src="data:image/png;base64,{base64.b64encode(film).decode()}">'
+        for task, whose, film in films
     ]
     text = (
         "Frames of one episode from its start to its end, evenly spaced: the first seed, and what was demonstrated."
