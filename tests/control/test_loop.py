@@ -3,7 +3,9 @@
 from dataclasses import fields, replace
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -33,6 +35,10 @@ def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
     assert int(state.iteration[0]) == 2
     assert (last["drift"] > 0).all()
     assert last["gap"][0] != last["gap"][1]  # seeds differ
+    demos = cartpole_demo()
+    pairs = jnp.asarray(demos.observations, jnp.float32), jnp.asarray(demos.actions, jnp.int32)
+    given = eqx.filter_vmap(lambda agent: parts.solver.log_prob(parts.solver.actor(agent), *pairs))(state.irl.policy)
+    np.testing.assert_allclose(last["log_likelihood"], given.mean(axis=1), rtol=1e-4)
     returns = parts.evaluate(state.irl.policy)
     parts.close()
     assert returns.shape == (2, 2)

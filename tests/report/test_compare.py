@@ -153,6 +153,17 @@ def test_the_exact_world_tells_how_often_the_likelihood_fell(tmp_path: Path) -> 
     assert table[1][table[0].index("ℓ fell")] == "5 %"  # one of ten iterations of one of two seeds
 
 
+def test_on_simulators_an_estimate_of_the_likelihood_serves(tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run", seeds=2, evaluations=11)
+    rows = rows_of(folder)
+    places = {number: place for place, number in enumerate(sorted({row["iteration"] for row in rows}))}
+    for row in rows:
+        row["log_likelihood"] = places[row["iteration"]] - (5.0 if places[row["iteration"]] > 5 else 0.0)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = table_of(page_of(folder, out=tmp_path), "stability")
+    assert table[1][table[0].index("ℓ fell")] == "10 %"  # one of ten evaluations after the first
+
+
 def test_rewards_are_drawn_where_states_make_a_picture(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, iterations=4) for name in ("one", "other")]
     edited = json.loads((runs[1] / "config.json").read_text()) | {"algorithm": "ml-irl"}

@@ -1,7 +1,7 @@
 """The loop's two functions where experience is sampled: environments on the host, updates on the device."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -13,7 +13,7 @@ from jaxtyping import Array, PyTree
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
 from trustirl.core.compiling import compiled
 from trustirl.core.errors import InputError
-from trustirl.core.measure import concat, sample
+from trustirl.core.measure import concat, expect, sample
 from trustirl.core.records import Algorithm, DrawBatch, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, TrainState, Transition
 from trustirl.core.weights import rest_weight, step_weight
@@ -226,10 +226,16 @@ def control_loop(
         new, metrics = algorithm.update_reward(irl, data._replace(progress=iteration / updates), key)
         return strongly_typed(new), metrics | {"drift": drift(new.reward, irl.reward, data.reference)}
 
+    acted = demo.weight if demo.absorbing is None else jnp.where(demo.absorbing, 0.0, demo.weight)
+    demonstrated = replace(demo, weight=acted)  # nobody acts after an end
+
     @compiled
     @eqx.filter_vmap
-    def measures(steps: Steps, reward: PyTree, key: Array) -> tuple[RewardData, Metrics]:
-        return measured(reward, _flat(steps), key)
+    def measures(steps: Steps, irl: IrlState, key: Array) -> tuple[RewardData, Metrics]:
+        data, metrics = measured(irl.reward, _flat(steps), key)
+        actor = solver.actor(irl.policy)
+        likelihood = expect(lambda pairs: solver.log_prob(actor, pairs.obs, pairs.action), demonstrated)
+        return data, metrics | {"log_likelihood": likelihood}
 
     def measured(reward: PyTree, flat: Steps, key: Array) -> tuple[RewardData, Metrics]:
         learner = episode_measure(flat.obs, flat.action, flat.terminated, flat.time, weighing)
@@ -247,7 +253,7 @@ def control_loop(
             collector.fresh(iteration, "reward")
             gathered.append(_by_seed(collector.collect(solver.actor(irl.policy), plan.extra_steps // plan.envs)))
         whole = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *gathered)
-        data, gaps = measures(whole, irl.reward, measure_keys)
+        data, gaps = measures(whole, irl, measure_keys)
         return irl, replay, data, metrics | gaps
 
     def start(keys: Array) -> tuple[TrainState, Metrics]:

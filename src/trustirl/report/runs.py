@@ -22,7 +22,7 @@ from trustirl.core.errors import InputError
 Numbers = NDArray[np.float64]
 Parsed = TypeVar("Parsed")
 
-METRICS = ("env_steps", "return_mean", "return_std", "ell", "gap", "drift", "mu", "seconds")
+METRICS = ("env_steps", "return_mean", "return_std", "ell", "log_likelihood", "gap", "drift", "mu", "seconds")
 SOLVER_METRICS = ("q", "entropy", "critic_loss", "temperature", "reward_scale")
 PURPOSES = ("train", "reward", "evaluation")
 MEND = "train the run again or restore the file"

@@ -111,8 +111,9 @@ class Row:
         return [stability(steps, returns, self.expert, self.random) for steps, returns in curves]
 
     def falls(self) -> Numbers:
-        """The share of iterations in which the log-likelihood fell, per seed; NaN where it is not known."""
-        return np.array([share_falling(seed) for seed in self.column("ell")])
+        """The share of evaluations at which the log-likelihood fell, per seed: the exact one or else its estimate."""
+        exact, estimated = self.column("ell"), self.column("log_likelihood")
+        return np.array([share_falling(seed) for seed in np.where(np.isfinite(exact), exact, estimated)])
 
 
 @dataclass(frozen=True, eq=False)

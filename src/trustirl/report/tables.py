@@ -112,8 +112,8 @@ def steadiness(study: Study) -> Table:
     caption = (
         "Drawdown: how far the return fell below the highest before it, mean and worst seed. Below 90 %: the share "
         "of evaluations that lie more than a tenth under that highest return. Spread: the standard deviation of the "
-        "last return between seeds. ℓ fell: the share of iterations in which the log-likelihood of the "
-        "demonstrations decreased, where it is known exactly. Steps to 90 %: of the expert, the median of the "
+        "last return between seeds. ℓ fell: the share of evaluations at which the log-likelihood of the "
+        "demonstrations had decreased (on simulators its estimate). Steps to 90 %: of the expert, the median of the "
         "seeds that got there. Mean height: the area under the curve over its length."
     )
     head = (
@@ -172,7 +172,7 @@ def numbers_csv(study: Study) -> str:
 
 def curves_csv(study: Study) -> str:
     """One line for each evaluation of each seed, numbers with six digits."""
-    keys = ("iteration", "env_steps", "return_mean", "ell", "drift", "mu")
+    keys = ("iteration", "env_steps", "return_mean", "ell", "log_likelihood", "drift", "mu")
     lines = [_csv(("task", "label", "seed", *keys), ())]
     for row in study.rows:
         columns = np.stack([row.column(key) for key in keys], axis=2)

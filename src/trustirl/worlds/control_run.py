@@ -20,7 +20,7 @@ from trustirl.tasks.control import ControlTask
 from trustirl.worlds.control import ControlOptions, build, iterations
 from trustirl.worlds.job import Experiment, Job, Row
 
-COLUMNS = ("gap", "drift", "mu", "q", "entropy", "critic_loss", "actor_loss", "temperature")
+COLUMNS = ("gap", "drift", "mu", "log_likelihood", "q", "entropy", "critic_loss", "actor_loss", "temperature")
 
 
 def control_job(
