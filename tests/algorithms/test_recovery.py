@@ -57,6 +57,7 @@ def test_piro_comes_close_from_sampled_episodes(tell: Callable[[str], None]) -> 
     assert correlation > 0.4  # 0.465 when written; the exact occupancy gives 0.98
 
 
+@pytest.mark.slow  # tests/theory/test_monotone.py shows it on random MDPs
 def test_the_cliff_punishes_greedy_updates() -> None:
     *_, greedy = learn("ml-irl", "cliff", 30, reward_step=1.0, decay=0.0)
     *_, careful = learn("trro", "cliff", 30, minorizer="curvature")

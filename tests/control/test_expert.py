@@ -111,7 +111,7 @@ def test_whoever_learns_a_reward_is_told_none() -> None:
         true_reward(Transition(jnp.zeros((1, 2)), jnp.zeros((1, 1)), jnp.ones(1)))
 
 
-@pytest.fixture(scope="module", params=["CartPole-v1", "Pendulum-v1"])
+@pytest.fixture(scope="module", params=[pytest.param("CartPole-v1", marks=pytest.mark.slow), "Pendulum-v1"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
     return ti.train_expert(request.param, seeds=2, steps=260, out=tmp_path_factory.mktemp("run"), **SMALL)
 

@@ -54,6 +54,7 @@ def test_a_run_leaves_its_files_and_counts_its_steps(run: ti.Run) -> None:
     assert list((run.path / "tb" / "seed-1").iterdir())
 
 
+@pytest.mark.slow  # tests/control/test_loop.py has a quick one like it
 def test_a_seed_alone_does_what_it_does_beside_others(run: ti.Run, tmp_path: Path) -> None:
     """Up to rounding, which another number of seeds makes the compiler do elsewhere."""
     task = run.config["task"]
