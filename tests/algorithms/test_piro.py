@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms.test_contract import UPDATES, leaves, run, small_loop
+from trustirl.core.descend import trainable
 from trustirl.core.types import Transition
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.terms import drift, squared_change
@@ -82,13 +83,19 @@ def test_backtracking_bounds_every_step(kind: str) -> None:
 def test_with_the_theoretical_constant_no_step_passes_the_check(kind: str) -> None:
     """Any step lowers L then; an optimiser that is not checked walks about at the norm's kink."""
 
-    def drifts(trust: str, mu: float) -> np.ndarray:
+    def history(trust: str, mu: float) -> tuple[list[list[np.ndarray]], np.ndarray]:
         loop = small_loop("piro", kind, trust=trust, mu=mu, mu_min=mu, mu_max=mu)
-        return np.array([float(m["drift"][0]) for _, m in iterate(loop, seed_keys(1), 4) if "drift" in m])
+        states, metrics = zip(*iterate(loop, seed_keys(1), 4), strict=True)
+        weights = [[np.array(x) for x in jax.tree.leaves(trainable(state.irl.reward))] for state in states]
+        return weights, np.array([float(m["drift"][0]) for m in metrics if "drift" in m])
 
-    assert (drifts("monotone", 111_373.55) < 1e-12).all()  # two compilations of one network differ by rounding
-    assert (drifts("adaptive", 111_373.55) > 1e-6).all()
-    assert drifts("monotone", 1e-3)[0] > 0
+    (first, *others), drifts = history("monotone", 111_373.55)
+    for weights in others:
+        for one, other in zip(first, weights, strict=True):
+            np.testing.assert_array_equal(other, one)
+    assert (drifts < 1e-12).all()  # two compilations of one network differ by rounding
+    assert (history("adaptive", 111_373.55)[1] > 1e-6).all()
+    assert history("monotone", 1e-3)[1][0] > 0
 
 
 def test_the_target_narrows_with_the_run() -> None:

@@ -252,14 +252,14 @@ def _rewards(study: Study) -> str:
     """What each row recovered of a reward that is known, mean of its seeds, on tasks whose states make a picture."""
     parts = []
     for place, task in enumerate(study.tasks):
-        runs = [(row.label, [run for run in row.runs if isinstance(run, ExactRun)]) for row in study.of_task(task)]
-        drawn = [(label, of_row) for label, of_row in runs if of_row]
-        if not drawn or drawn[0][1][0].summary.picture.shape is None:
+        exact = [(row.label, [run for run in row.runs if isinstance(run, ExactRun)]) for row in study.of_task(task)]
+        drawn = [(label, runs) for label, runs in exact if runs]
+        if not drawn:
             continue
-        first = drawn[0][1][0]
-        recovered = [
-            (label, np.concatenate([run.maps.recovered_reward for run in of_row])) for label, of_row in drawn
-        ]
+        _, (first, *_) = drawn[0]
+        if first.summary.picture.shape is None:
+            continue
+        recovered = [(label, np.concatenate([run.maps.recovered_reward for run in runs])) for label, runs in drawn]
         alike = [each for each in recovered if each[1].shape[1] == first.maps.true_reward.size][:MOST_MAPS]
         draw = partial(draw_recovered, f"rewards-{place}", first.maps.true_reward, alike, first.summary.picture)
         left = f" The first {MOST_MAPS} of {len(drawn)} rows." if len(drawn) > MOST_MAPS else ""
