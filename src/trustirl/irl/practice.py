@@ -1,6 +1,7 @@
 """The loop's two functions where experience is sampled: environments on the host, updates on the device."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -159,13 +160,20 @@ def rounds_of_practice(
         if iteration == 0:
             first = _by_seed(collector.collect(None, max(1, schedule.warmup // schedule.envs)))
             replay = remember(replay, jax.tree.map(jnp.asarray, first))
-        acting, gathered = irl.policy, []
-        for update_keys in keys:
-            steps = _by_seed(collector.collect(actor(acting), per_env))
-            gathered.append(steps)
-            replay = remember(replay, jax.tree.map(jnp.asarray, steps))
-            acting = irl.policy
-            irl, metrics = updated(irl, replay, update_keys)
+        acting, gathered, metrics = irl.policy, [], {}
+        # A thread of its own, since a GPU's work is handed to it kernel by kernel, which keeps the caller busy.
+        with ThreadPoolExecutor(1) as device:
+            latest: Future[tuple[IrlState, Metrics]] | None = None
+            for update_keys in keys:
+                steps = _by_seed(collector.collect(actor(acting), per_env))
+                gathered.append(steps)
+                if latest is not None:
+                    irl, metrics = latest.result()
+                acting = irl.policy
+                replay = remember(replay, jax.tree.map(jnp.asarray, steps))
+                latest = device.submit(updated, irl, replay, update_keys)
+            assert latest is not None
+            irl, metrics = latest.result()
         return irl, replay, gathered, metrics
 
     return Rounds(initial, practise)
