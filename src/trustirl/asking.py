@@ -33,7 +33,8 @@ class TrainOptions:
     first_seed: int = 0
     """Number of the first seed: a repetition depends on its number alone, so its seeds may be run in parts."""
     steps: int | None = None
-    """Environment steps per seed; in the exact world, where nothing is sampled, reward updates."""
+    """Environment steps per seed; in the exact world, where nothing is sampled, reward updates; for bc, which needs
+    no environment, gradient steps."""
     out: Path | None = None
     """Folder of the run; runs/TASK-ALGO if not given."""
     preset: Preset = "tuned"

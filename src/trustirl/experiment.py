@@ -31,7 +31,7 @@ from trustirl.irl.store import RunFolder
 from trustirl.report.page import write_report
 from trustirl.run import Run, load
 from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
-from trustirl.worlds import control, exact, expert
+from trustirl.worlds import control, exact, expert, offline
 from trustirl.worlds.control_run import control_job
 from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.exact_run import exact_job
@@ -42,6 +42,7 @@ Preset = Literal["smoke", "paper", "tuned"]
 Task = str | gym.Env | Callable[..., gym.Env]
 EXACT_STEPS = {"smoke": 20, "paper": 200, "tuned": 200}
 CONTROL_STEPS = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
+OFFLINE_STEPS = {"smoke": 2000, "paper": 20_000, "tuned": 20_000}
 MOST_SEEDS = 2**31  # seeds are 32-bit integers
 EXPERT = "expert"  # stands for an algorithm in the files of a run that trains one
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
@@ -68,10 +69,10 @@ def train(
     `task` is a task of the exact world, a Gymnasium id, an environment or a function that returns one; `task_args`
     are its parameters (for Gymnasium, keyword arguments of the environment). Seeds are numbered from `first_seed`;
     what one does depends on its number alone. `steps` counts environment steps per seed; in the exact world, where
-    nothing is sampled, reward updates. `demos` are `Demos` or what `Demos.load`
-    reads; `"packaged"` is in the exact world the exact occupancy of the task's soft-optimal expert, or
-    `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver and the plan on
-    Gymnasium tasks, can be given by name.
+    nothing is sampled, reward updates, and for bc, which needs no environment, gradient steps. `demos` are `Demos`
+    or what `Demos.load` reads; `"packaged"` is in the exact world the exact occupancy of the task's soft-optimal
+    expert, or `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver and the plan
+    on Gymnasium tasks, can be given by name.
     """
     folder = _free_folder(out, task_name(task), algorithm, overwrite)
     experiment = question(
@@ -128,7 +129,7 @@ def question(
         demo_episodes=demo_episodes,
         demo_choice=demo_choice,
         seeds=seeds,
-        steps=steps or _preset_steps(name, known, preset),
+        steps=steps or _preset_steps(algorithm, name, known, preset),
         settings=resolved,
         first_seed=first_seed,
     )
@@ -139,6 +140,9 @@ def replay_bytes_per_seed(experiment: Experiment) -> int:
     if is_exact(experiment.task):
         with double_precision():
             exact.check(experiment)
+        return 0
+    if experiment.algorithm in offline.OFFLINE:
+        offline.prepared(experiment)
         return 0
     return control.prepared(experiment).bytes_per_seed
 
@@ -225,6 +229,8 @@ def setting_groups(algorithm: str, task: Task, preset: Preset = "tuned") -> Grou
     """Every setting of an algorithm on a task, by group, with its default."""
     if algorithm not in ALGORITHMS:
         raise unknown_name("algorithm", algorithm, ALGORITHMS)
+    if algorithm in offline.OFFLINE:
+        return offline.groups(algorithm, is_exact(task))
     if is_exact(task):
         return {"algorithm_config": ALGORITHMS[algorithm].config(), "exact": ExactOptions()}
     return control.groups(algorithm, task_name(task), paper=preset == "paper")
@@ -242,7 +248,9 @@ def _precision(known: bool) -> AbstractContextManager[None]:
     return double_precision() if known else nullcontext()
 
 
-def _preset_steps(task: str, known: bool, preset: Preset) -> int:
+def _preset_steps(algorithm: str, task: str, known: bool, preset: Preset) -> int:
+    if algorithm in offline.OFFLINE:
+        return OFFLINE_STEPS[preset]
     if preset == "tuned" and "steps" in control.TUNED.get(task, {}):
         return int(control.TUNED[task]["steps"])
     return (EXACT_STEPS if known else CONTROL_STEPS)[preset]
@@ -263,6 +271,8 @@ def _free_folder(out: str | Path | None, task: str, algorithm: str, overwrite: b
 def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
     if experiment.algorithm == EXPERT:
         return expert_job(experiment, task)
+    if experiment.algorithm in offline.OFFLINE:
+        return offline.offline_job(experiment, demos, task)
     return exact_job(experiment, demos) if is_exact(task) else control_job(experiment, demos, task)
 
 

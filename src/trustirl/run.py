@@ -84,7 +84,7 @@ class Run:
     def reward(self) -> Any:
         """The first seed's reward."""
         if not self.rewards:
-            raise InputError(f"{self.path} holds an expert, which follows the true reward and learned none.")
+            raise InputError(f"{self.path} is a run of {self.config['algorithm']}, which learns no reward.")
         return self.rewards[0]
 
 
@@ -96,7 +96,7 @@ def load(path: str | Path) -> Run:
         policies: list[Any] = learned.load_policies(folder)
     else:
         policies = [TabularPolicy(table) for table in read_arrays(folder / "policy.safetensors")["log_prob"]]
-    return Run(folder, config, summary, policies, [] if "expert_seed" in summary else load_rewards(folder))
+    return Run(folder, config, summary, policies, load_rewards(folder) if (folder / "reward.json").exists() else [])
 
 
 def load_reward(path: str | Path) -> Any:

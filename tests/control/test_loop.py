@@ -104,7 +104,7 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
     demos = Demos.from_numpy(np.zeros((5, 3)), np.array([[3.0], [1.0], [-9.0], [0.0], [2.0]]))
     parts = build(experiment(task="Pendulum-v1"), demos)
     parts.close()
-    assert parts.clipped == 2
+    assert parts.given.clipped == 2
     with pytest.raises(InputError, match=r"2 of 5 entries.*--strict"):
         build(experiment(task="Pendulum-v1", strict=True), demos)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from trustirl.algorithms.bc import BcConfig, bc
 from trustirl.algorithms.mce import MceConfig, mce
 from trustirl.algorithms.ml_irl import MlIrlConfig, ml_irl
 from trustirl.algorithms.piro import PiroConfig, piro
@@ -22,4 +23,5 @@ ALGORITHMS: dict[str, Entry] = {
     "trro": Entry(TrroConfig, trro),
     "ml-irl": Entry(MlIrlConfig, ml_irl),
     "mce": Entry(MceConfig, mce),
+    "bc": Entry(BcConfig, bc),
 }

@@ -9,6 +9,7 @@ from trustirl.bench.plan import Job, Part
 from trustirl.bench.work import state_of
 
 EXACT_SECONDS = 0.05  # per reward update; the rest of the numbers were measured on two ARM cores as well
+FIT_SECONDS = 0.004  # per gradient step of a fit to demonstrations
 UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
 STARTING = 20.0  # to load and to compile
 TAIL = 8192  # bytes at the end of metrics.jsonl that hold its last rows
@@ -31,8 +32,11 @@ def progress(job: Job, run: Path) -> float:
     row = last_row(run)
     if state_of(run) == "finished" or row is None:
         return float(row is not None)
-    clock = "env_steps" if "plan" in job.experiment.settings else "iteration"
-    return min(1.0, float(row[clock]) / job.experiment.steps)
+    settings = job.experiment.settings
+    done = row["env_steps"] if "plan" in settings else row["iteration"]
+    if "offline" in settings:
+        done *= settings["algorithm_config"]["updates"]
+    return min(1.0, float(done) / job.experiment.steps)
 
 
 def seconds_left(job: Job, jobs: Sequence[Job], out: Path) -> tuple[float, bool]:
@@ -47,6 +51,8 @@ def seconds_left(job: Job, jobs: Sequence[Job], out: Path) -> tuple[float, bool]
 def rough_seconds(job: Job) -> float:
     """Seconds per seed by a rule of thumb."""
     settings, steps, start = job.experiment.settings, job.experiment.steps, STARTING / job.asked.seeds
+    if "offline" in settings:
+        return steps * FIT_SECONDS + start
     if "plan" not in settings:
         return steps * EXACT_SECONDS / job.asked.seeds + start
     plan, width = settings["plan"], settings["solver"]["width"]

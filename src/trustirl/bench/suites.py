@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.worlds.control import SAMPLED
+from trustirl.worlds.offline import OFFLINE
 
 THEORETICAL_C = 111_373.55  # Theorem 1 with CartPole's |A| = 2, R = 1 and discount 0.9
 # Columns of the paper's table, then what else there is; those that this version does not have are left out.
@@ -131,7 +131,9 @@ def _paper_mujoco() -> Iterable[Question]:
     """The paper's five MuJoCo rows, and as many of its columns as this version has."""
     for task, steps in BUDGETS.items():
         for algorithm in COLUMNS:
-            if algorithm in ALGORITHMS and algorithm in SAMPLED:
+            if algorithm in OFFLINE:
+                yield Question(algorithm, task, demo_episodes=1)
+            elif algorithm in SAMPLED:
                 yield Question(algorithm, task, demo_episodes=1, steps=steps)
 
 

@@ -160,7 +160,8 @@ def rounds_of_practice(
         if iteration == 0:
             first = _by_seed(collector.collect(None, max(1, schedule.warmup // schedule.envs)))
             replay = remember(replay, jax.tree.map(jnp.asarray, first))
-        acting, gathered, metrics = irl.policy, [], {}
+        acting, gathered = irl.policy, []
+        metrics: Metrics = {}
         # A thread of its own, since a GPU's work is handed to it kernel by kernel, which keeps the caller busy.
         with ThreadPoolExecutor(1) as device:
             latest: Future[tuple[IrlState, Metrics]] | None = None

@@ -197,10 +197,9 @@ def _curves(study: Study) -> str:
     drawn = []
     for task in study.tasks:
         rows = study.of_task(task)
-        levels = {"expert": rows[0].expert, "random": rows[0].random}
-        plot = Plot(
-            f"returns {task}", CLOCKS[rows[0].clock], "true return", [_returns(study, row) for row in rows], levels
-        )
+        clock, timed, others = _timed(rows)
+        levels = {"expert": rows[0].expert, "random": rows[0].random} | others
+        plot = Plot(f"returns {task}", CLOCKS[clock], "true return", [_returns(study, row) for row in timed], levels)
         drawn.append(plots.draw(plot, task))
     if not drawn:
         return ""
@@ -209,6 +208,16 @@ def _curves(study: Study) -> str:
         "its name, to see each seed."
     )
     return f"<section><h2>Learning curves</h2><p>{text}</p>{''.join(drawn)}</section>"
+
+
+def _timed(rows: Sequence[Row]) -> tuple[str, list[Row], dict[str, float]]:
+    """What a task's curves are drawn over, the rows that have such curves, and where the others ended.
+
+    Beside learners that step an environment, one that steps none is a level.
+    """
+    clock = max((row.clock for row in rows), key=lambda name: name == "env_steps")
+    others = {row.label: float(iqm(row.returns)) for row in rows if row.clock != clock}
+    return clock, [row for row in rows if row.clock == clock], others
 
 
 def _returns(study: Study, row: Row) -> Series:
@@ -233,14 +242,14 @@ def _clock(row: Row) -> Numbers:
 def _trust(study: Study) -> str:
     parts = []
     for task in study.tasks:
-        rows = study.of_task(task)
+        clock, rows, _ = _timed(study.of_task(task))
         for key, name in (("drift", "drift of the reward"), ("mu", "penalty weight μ")):
             series = [
                 Series(row.label, study.labels.index(row.label), _clock(row), row.column(key).mean(axis=0))
                 for row in rows
             ]
             if any(np.isfinite(each.y).any() for each in series):
-                plot = Plot(f"{key} {task}", CLOCKS[rows[0].clock], name, series, {}, logarithm=True)
+                plot = Plot(f"{key} {task}", CLOCKS[clock], name, series, {}, logarithm=True)
                 parts.append(plots.draw(plot, task))
     if not parts:
         return ""
@@ -322,7 +331,8 @@ def curves_png(study: Study) -> bytes:
             axes.set_axis_off()
         for axes, task in zip(grid, study.tasks, strict=False):
             rows = study.of_task(task)
-            for series in (_returns(study, row) for row in rows):
+            clock, timed, others = _timed(rows)
+            for series in (_returns(study, row) for row in timed):
                 style = {
                     "color": f"C{series.place % 10}",
                     "linestyle": ("-", "--", ":", "-.")[series.place // 10 % 4],
@@ -332,7 +342,11 @@ def curves_png(study: Study) -> bytes:
                     axes.fill_between(series.x, *series.band, color=style["color"], alpha=0.2, linewidth=0)
             if np.isfinite(rows[0].expert):
                 axes.axhline(rows[0].expert, color="black", linestyle=":", linewidth=1, label="expert")
-            axes.set(title=task.replace("$", r"\$"), xlabel=CLOCKS[rows[0].clock], ylabel="true return")
+            for label, level in others.items():
+                axes.axhline(
+                    level, color=f"C{study.labels.index(label) % 10}", linestyle="--", linewidth=1, label=label
+                )
+            axes.set(title=task.replace("$", r"\$"), xlabel=CLOCKS[clock], ylabel="true return")
         handles = {
             label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from trustirl.evaluation.stats import stability
-from trustirl.report.runs import RunFiles, read_run
+from trustirl.report.runs import ExactRun, RunFiles, read_run
 
-GROUPS = ("algorithm_config", "solver", "plan", "control", "exact")
+GROUPS = ("algorithm_config", "solver", "plan", "control", "offline", "exact")
 Row = dict[str, Any]
 
 
@@ -24,7 +24,7 @@ def result_row(folders: Sequence[Path]) -> Row:
     return {
         "algorithm": first.algorithm,
         "task": first.task,
-        "demos": f"sha256 {manifest['demo_hash']}" if "plan" in config else manifest["demo_hash"],
+        "demos": manifest["demo_hash"] if isinstance(first, ExactRun) else f"sha256 {manifest['demo_hash']}",
         "demo_episodes": config["demo_episodes"],
         "steps": config["steps"],
         "returns": [value for run in runs for value in run.summary.returns.tolist()],

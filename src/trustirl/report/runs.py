@@ -149,6 +149,16 @@ class ControlRun(RunFiles):
     finished: bool
 
 
+@dataclass(frozen=True, eq=False)
+class OfflineRun(ControlRun):
+    """A run that learned from demonstrations alone, so that no environment's steps measure its progress."""
+
+    clock = "iteration"
+
+
+RUNS = {"plan": ControlRun, "offline": OfflineRun}  # by a group of settings that no others have
+
+
 @dataclass(frozen=True)
 class _Record:
     """A JSON object that knows where it was read, so that every complaint can name the place."""
@@ -211,8 +221,9 @@ def read_run(path: Path) -> ExactRun | ControlRun:
         "manifest": manifest.values,
     }
     maps_file, summary_file = folder / "maps.safetensors", folder / "summary.json"
-    # Only a control run has a plan; asking for it too tells an unfinished run in the exact world from one.
-    if maps_file.exists() or "plan" not in config.values:
+    # Asking for their groups of settings too tells an unfinished run in the exact world from one on a simulator.
+    kind = next((RUNS[group] for group in RUNS if group in config.values), None)
+    if maps_file.exists() or kind is None:
         maps = _maps(maps_file, len(seeds))
         return ExactRun(
             **shared,
@@ -225,7 +236,7 @@ def read_run(path: Path) -> ExactRun | ControlRun:
     finished = summary_file.exists()
     metrics = _metrics(folder / "metrics.jsonl", seeds, required=("env_steps",), growing=not finished)
     summary = _summary(_read_json(summary_file), len(seeds)) if finished else _summary_so_far(metrics)
-    return ControlRun(**shared, metrics=metrics, summary=summary, steps=config.whole("steps"), finished=finished)
+    return kind(**shared, metrics=metrics, summary=summary, steps=config.whole("steps"), finished=finished)
 
 
 def _is_finite(value: Any) -> TypeGuard[float]:

@@ -118,14 +118,43 @@ class ControlOptions(StageOptions):
             raise InputError(f"reward_bound must be positive, got {self.reward_bound}.")
 
 
+class Matched(NamedTuple):
+    """Demonstrations that were read and found to belong to the task."""
+
+    task: ControlTask
+    demos: Demos
+    obs: np.ndarray  # as networks see it
+    action: np.ndarray  # likewise
+    clipped: int  # entries of actions that lay outside the action space
+    origin: str | None  # the environment that made the demonstrations, if it is another version of the task's
+
+    def facts(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {"demo_hash": self.demos.content_hash(), "clipped_actions": self.clipped}
+
+    def expert_return(self) -> dict[str, float]:
+        """For the summary: the demonstrations' mean true return, where it is known."""
+        returns = self.demos.returns()
+        return {} if returns is None else {"expert_return": float(returns.mean())}
+
+    def notes(self) -> list[str]:
+        """What a user should know before the work begins."""
+        told = []
+        if self.origin:
+            told.append(f"the demos were made in {self.origin} and the task is {self.task.env_id}")
+        if self.clipped:
+            told.append(
+                f"{count(self.clipped, 'entry', 'entries')} of the demonstrated actions lay outside the action space "
+                "and were clipped"
+            )
+        return told
+
+
 class Control(NamedTuple):
     """The parts of a control experiment, put together."""
 
     task: ControlTask
-    demo_hash: str
-    demo_return: float | None  # the demonstrations' mean true return, where it is known
-    clipped: int  # entries of demonstrated actions that lay outside the action space
-    origin: str | None  # the environment that made the demonstrations, if it is another version of the task's
+    given: Matched
     replay_bytes: int
     backend: str
     statistics: tuple[np.ndarray, np.ndarray]  # mean and deviation that standardise observations
@@ -225,14 +254,9 @@ def iterations(steps: int, plan: Plan) -> int:
 
 
 class Prepared(NamedTuple):
-    """A question whose demonstrations were read and found to belong to the task."""
+    """A question that was checked, with what it needs of memory."""
 
-    task: ControlTask
-    demos: Demos
-    obs: np.ndarray
-    action: np.ndarray
-    clipped: int
-    origin: str | None
+    given: Matched
     capacity: int  # steps per seed that are remembered
     example: Transition  # one row of experience
 
@@ -246,17 +270,26 @@ def prepared(
     experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
 ) -> Prepared:
     """Check everything that a user gave, except whether all seeds fit into memory."""
-    settings = experiment.settings
-    plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
-    control_task = make_control_task(task or experiment.task, experiment.task_args)
+    plan = Plan(**experiment.settings["plan"])
+    given = matched(experiment, ControlOptions(**experiment.settings["control"]).strict, demos, task)
     iterations(experiment.steps, plan)
+    capacity = min(experiment.steps, plan.replay or experiment.steps)
+    return Prepared(given, capacity, example_row(given.task))
+
+
+def matched(
+    experiment: Experiment,
+    strict: bool,
+    demos: Demos | None = None,
+    task: str | gym.Env | Callable[..., gym.Env] | None = None,
+) -> Matched:
+    """Make the task, read the demonstrations, and check that they belong together."""
+    control_task = make_control_task(task or experiment.task, experiment.task_args)
     demos = demos or find_demos(experiment.demos, control_task.env_id)
     if experiment.demo_episodes is not None:
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
     origin = _other_version(demos, control_task)
-    obs, action, clipped = _checked(demos, control_task, options.strict)
-    capacity = min(experiment.steps, plan.replay or experiment.steps)
-    return Prepared(control_task, demos, obs, action, clipped, origin, capacity, example_row(control_task))
+    return Matched(control_task, demos, *_checked(demos, control_task, strict), origin)
 
 
 def build(
@@ -266,11 +299,11 @@ def build(
     settings = experiment.settings
     plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
     config, entry = SolverConfig(**settings["solver"]), ALGORITHMS[experiment.algorithm]
-    control_task, demos, obs, action, clipped, origin, capacity, example = prepared(experiment, demos, task)
+    given, capacity, example = prepared(experiment, demos, task)
+    control_task, demos, obs, action = given.task, given.demos, given.obs, given.action
     memory = check_memory(experiment.seeds, capacity, example)
 
-    mean, deviation = (moment.ravel().astype(np.float32) for moment in demos.statistics())
-    statistics = mean, np.maximum(deviation, np.float32(1e-2))
+    statistics = standards(demos)
     absorb = options.termination == "T2"
     reward_updates = iterations(experiment.steps, plan)
     solver = make_solver(
@@ -317,14 +350,9 @@ def build(
     loop = control_loop(
         algorithm, solver, stage.practice, demo, plan, weighing, capacity, example, updates=reward_updates
     )
-    returns = demos.returns()
-    demo_return = None if returns is None else float(returns.mean())
     return Control(
         task=control_task,
-        demo_hash=demos.content_hash(),
-        demo_return=demo_return,
-        clipped=clipped,
-        origin=origin,
+        given=given,
         replay_bytes=memory,
         backend=stage.backend,
         statistics=statistics,
@@ -334,6 +362,12 @@ def build(
         evaluate=stage.evaluate,
         close=stage.close,
     )
+
+
+def standards(demos: Demos) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation that standardise observations."""
+    mean, deviation = (moment.ravel().astype(np.float32) for moment in demos.statistics())
+    return mean, np.maximum(deviation, np.float32(1e-2))
 
 
 def at_least_one(options: Any, *names: str) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState
-from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Plan
 from trustirl.learned import save_policies, save_rewards
@@ -50,19 +49,8 @@ def control_job(
         save_rewards(path, state.irl.reward, parts.task, card)
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
-        if parts.demo_return is not None:
-            summary["expert_return"] = parts.demo_return
-        write_json(path / "summary.json", summary)
+        write_json(path / "summary.json", summary | parts.given.expert_return())
 
-    facts = {"demo_hash": parts.demo_hash, "clipped_actions": parts.clipped}
-    notes = [memory_note(parts.replay_bytes)]
-    if parts.origin:
-        notes.append(f"the demos were made in {parts.origin} and the task is {parts.task.env_id}")
-    if parts.clipped:
-        notes.append(
-            f"{count(parts.clipped, 'entry', 'entries')} of the demonstrated actions lay outside the action space "
-            "and were clipped"
-        )
     return Job(
         loop=parts.loop,
         iterations=updates,
@@ -71,8 +59,8 @@ def control_job(
         ledger=parts.ledger,
         observe=observe,
         finish=finish,
-        facts=facts | stage_facts(parts.task, parts.backend, parts.replay_bytes),
-        notes=tuple(notes),
+        facts=parts.given.facts() | stage_facts(parts.task, parts.backend, parts.replay_bytes),
+        notes=(memory_note(parts.replay_bytes), *parts.given.notes()),
         close=parts.close,
     )
 

@@ -1,0 +1,58 @@
+"""BC: behavioural cloning. Maximise the mean log-likelihood of the demonstrated actions, and nothing else.
+
+No reward is learned and no environment is stepped; what a policy does where no demonstration went is left to chance.
+"""
+
+from dataclasses import dataclass, replace
+
+import jax
+from jaxtyping import Array, Float, PyTree
+
+from trustirl.core.descend import decaying_adam, descend, trainable
+from trustirl.core.errors import InputError
+from trustirl.core.measure import expect
+from trustirl.core.records import Algorithm, DrawBatch, Solver
+from trustirl.core.types import IrlState, Metrics, RewardData, Transition
+
+
+@dataclass(frozen=True)
+class BcConfig:
+    """Settings of the fit."""
+
+    fit_step: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 1e-4
+    """Strength of an L2 penalty on the policy's weights."""
+    fit_batch: int = 128
+    """Demonstrated pairs per minibatch."""
+    updates: int = 500
+    """Minibatches per iteration."""
+
+    def __post_init__(self) -> None:
+        """Refuse a fit that cannot be."""
+        for name in ("fit_batch", "updates"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+
+
+def bc(solver: Solver, config: BcConfig) -> Algorithm:
+    """Put the algorithm together for a solver, of which only the kind of policy counts."""
+    optimizer = decaying_adam(config.fit_step, 0.0, config.weight_decay)
+
+    def misfit(actor: PyTree, pairs: Transition) -> Float[Array, ""]:
+        return -expect(lambda batch: solver.log_prob(actor, batch.obs, batch.action), pairs)
+
+    def init(key: Array) -> IrlState:
+        actor = solver.actor(solver.init(key))
+        return IrlState(actor, reward=None, optimizer=optimizer.init(trainable(actor)))
+
+    def improve(state: IrlState, draw: DrawBatch | None, key: Array) -> tuple[IrlState, Metrics]:
+        assert draw is not None
+        batches = jax.vmap(draw)(jax.random.split(key, config.updates))
+        actor, optimizer_state = descend(misfit, optimizer, state.policy, state.optimizer, (batches,))
+        return replace(state, policy=actor, optimizer=optimizer_state), {}
+
+    def update_reward(state: IrlState, _data: RewardData, _key: Array) -> tuple[IrlState, Metrics]:
+        return state, {}
+
+    return Algorithm(init, improve, update_reward)

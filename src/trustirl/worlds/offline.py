@@ -1,0 +1,104 @@
+"""Offline: the parts that answer a question from demonstrations alone, and the run that comes of it.
+
+The task is needed for its spaces, and to judge policies now and then; nothing is learned from those episodes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import jax.numpy as jnp
+import numpy as np
+
+from trustirl.algorithms import ALGORITHMS
+from trustirl.core.errors import InputError
+from trustirl.core.files import write_json
+from trustirl.core.types import Metrics, TrainState, Transition
+from trustirl.core.words import count
+from trustirl.demos.schema import Demos
+from trustirl.irl.offline import offline_loop
+from trustirl.learned import host_policies, make_solver, save_policies
+from trustirl.rl.config import SolverConfig
+from trustirl.rollouts.host import evaluate_returns, evaluation_envs
+from trustirl.rollouts.ledger import Ledger
+from trustirl.worlds.control import Matched, StageOptions, matched, standards
+from trustirl.worlds.control_run import columns, stage_facts, summary_of
+from trustirl.worlds.job import Experiment, Job, Row, filled
+
+# Algorithms that need no environment, with what differs from the defaults of a solver: one network, which gives the
+# logits where actions are finitely many.
+OFFLINE: dict[str, dict[str, Any]] = {"bc": {"critics": 1, "temperature": 1.0}}
+
+# An action on the border has an infinite pre-image under tanh, which no mean of a Gaussian should chase.
+INSIDE = np.float32(0.99)
+
+
+@dataclass(frozen=True)
+class OfflineOptions(StageOptions):
+    """What can be chosen where demonstrations are all there is."""
+
+    strict: bool = False
+    """Refuse demonstrated actions outside the action space instead of clipping them."""
+
+
+def groups(algorithm: str, exact: bool) -> dict[str, Any]:
+    """The settings of an algorithm."""
+    if exact:
+        raise InputError(f"{algorithm} learns from recorded steps: give it a Gymnasium task, such as CartPole-v1.")
+    kinds = {"algorithm_config": ALGORITHMS[algorithm].config, "solver": SolverConfig, "offline": OfflineOptions}
+    return filled(kinds, OFFLINE[algorithm])
+
+
+def prepared(
+    experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
+) -> tuple[Matched, int]:
+    """Check everything that a user gave; the second value is the number of iterations after the first."""
+    updates = experiment.settings["algorithm_config"]["updates"]
+    iterations = experiment.steps // updates - 1
+    if iterations < 0:
+        raise InputError(
+            f"{count(experiment.steps, 'step is', 'steps are')} too few; use at least {updates}, or fewer updates."
+        )
+    return matched(experiment, OfflineOptions(**experiment.settings["offline"]).strict, demos, task), iterations
+
+
+def offline_job(
+    experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
+) -> Job:
+    """An experiment that steps no environment but to judge, ready to run."""
+    settings, entry = experiment.settings, ALGORITHMS[experiment.algorithm]
+    given, iterations = prepared(experiment, demos, task)
+    config, options = SolverConfig(**settings["solver"]), OfflineOptions(**settings["offline"])
+    fit = entry.config(**settings["algorithm_config"])
+    statistics = standards(given.demos)
+    solver = make_solver(given.task, config, *statistics)
+    action = given.action if given.task.discrete else np.clip(given.action, -INSIDE, INSIDE)
+    pairs = Transition(jnp.asarray(given.obs), jnp.asarray(action), jnp.ones(len(action), jnp.float32))
+    ledger, seeds, episodes = Ledger(), experiment.seeds, options.evaluation_episodes
+    judged = evaluation_envs(given.task, seeds, episodes, ledger, options.backend, experiment.first_seed)
+
+    def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
+        policies = host_policies(state.irl.policy, config, *statistics)
+        returns = evaluate_returns(judged, policies, episodes, 0)
+        return {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)} | columns(metrics)
+
+    def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
+        save_policies(path, state.irl.policy, given.task, config, *statistics)
+        updates = seeds * (iterations + 1) * fit.updates
+        summary = summary_of(given.task, ledger, last_rows, seconds, updates)
+        write_json(path / "summary.json", summary | given.expert_return())
+
+    return Job(
+        loop=offline_loop(entry.build(solver, fit), solver, pairs, fit.fit_batch),
+        iterations=iterations,
+        evaluate_every=options.evaluate_every,
+        checkpoint_every=options.checkpoint_every,
+        ledger=ledger,
+        observe=observe,
+        finish=finish,
+        facts=given.facts() | stage_facts(given.task, judged.backend, 0),
+        notes=tuple(given.notes()),
+        close=judged.close,
+    )

@@ -1,0 +1,124 @@
+"""Learning from demonstrations alone: the fit, the run, and what such a run has not got."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import trustirl as ti
+from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo
+from trustirl.algorithms.bc import BcConfig, bc
+from trustirl.core.types import Transition
+from trustirl.irl.loop import iterate, seed_keys
+from trustirl.irl.offline import offline_loop
+from trustirl.report.compare import _timed, write_comparison
+from trustirl.report.study import read_study
+from trustirl.rl.config import SolverConfig
+from trustirl.rl.sac import sac
+from trustirl.rl.softq import softq
+
+SMALL = {"width": 8, "depth": 1, "updates": 10, "fit_batch": 16, "evaluation_episodes": 2, "evaluate_every": 1}
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    lines = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in lines]
+
+
+def fitted(solver: Any, pairs: Transition, **config: Any) -> Any:
+    settings = BcConfig(**{"fit_batch": 64, "updates": 500, "fit_step": 1e-2, "weight_decay": 0.0} | config)
+    loop = offline_loop(bc(solver, settings), solver, pairs, settings.fit_batch)
+    *_, (state, metrics) = iterate(loop, seed_keys(1), 2)
+    policy = jax.tree.map(lambda leaf: leaf[0] if hasattr(leaf, "shape") else leaf, state.irl.policy)
+    return policy, float(metrics["log_likelihood"][0])
+
+
+def test_finitely_many_actions_get_the_frequencies_of_the_demonstrations() -> None:
+    """Two states; in the first, actions come 3:1, in the second 1:9. The likelihood is that of the frequencies."""
+    shares = np.array([[0.75, 0.25], [0.1, 0.9]])
+    state = np.repeat([0, 1], 400)
+    action = np.concatenate([np.arange(400) >= 300, np.arange(400) >= 40]).astype(np.int32)
+    pairs = Transition(jnp.asarray(np.eye(2)[state], jnp.float32), jnp.asarray(action), jnp.ones(800))
+    solver = softq(2, 2, SolverConfig(width=16, critics=1, temperature=1.0))
+    policy, likelihood = fitted(solver, pairs, fit_batch=800, fit_step=1e-2)
+    given = [solver.log_prob(policy, jnp.eye(2), jnp.full(2, choice)) for choice in (0, 1)]
+    np.testing.assert_allclose(np.exp(np.stack(given, 1)), shares, atol=0.05)
+    assert likelihood == pytest.approx(float((shares * np.log(shares)).sum(axis=1).mean()), abs=0.01)
+
+
+def test_continuous_actions_are_fitted_in_mean_and_spread() -> None:
+    """a = tanh(u), u ~ N(s, 0.3^2): the best likelihood is minus the entropy of that distribution."""
+    rng = np.random.default_rng(0)
+    obs = rng.uniform(-1, 1, (4000, 1))
+    u = obs + 0.3 * rng.standard_normal((4000, 1))
+    pairs = Transition(*(jnp.asarray(x, jnp.float32) for x in (obs, np.tanh(u), np.ones(4000))))
+    solver = sac(1, 1, SolverConfig(width=32))
+    policy, likelihood = fitted(solver, pairs, fit_batch=512, fit_step=3e-3)
+    true = -0.5 * ((u - obs) / 0.3) ** 2 - np.log(0.3) - 0.5 * np.log(2 * np.pi) - np.log(1 - np.tanh(u) ** 2)
+    assert likelihood == pytest.approx(float(true.mean()), abs=0.03)
+    seen = jnp.linspace(-0.9, 0.9, 7)[:, None]
+    np.testing.assert_allclose(np.arctanh(solver.mode(policy, seen)), seen, atol=0.12)
+
+
+def test_a_run_clones_stops_goes_on_and_has_no_reward(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"task": "CartPole-v1", "demos": cartpole_demo(), "seeds": 2, "steps": 40} | SMALL
+    whole = ti.train("bc", out=tmp_path / "whole", **asked)
+    again = ti.train("bc", out=tmp_path / "again", checkpoint_every=2, **asked)
+    assert rows(whole.path) == rows(again.path)
+    assert [row["iteration"] for row in rows(whole.path)] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert rows(whole.path)[-1]["log_likelihood"] > rows(whole.path)[0]["log_likelihood"]
+    assert whole.summary["env_steps"]["train"] == whole.summary["env_steps"]["reward"] == 0
+    assert whole.summary["env_steps"]["evaluation"] > 0
+    env = gym.make("CartPole-v1")
+    assert whole.policy.predict(env.reset(seed=0)[0], deterministic=True)[0] in (0, 1)
+    with pytest.raises(ti.InputError, match="run of bc, which learns no reward"):
+        _ = whole.reward
+    assert "CartPole-v1" in (whole.path / "report.html").read_text()
+    (again.path / "summary.json").unlink()
+    (again.path / "report.html").unlink()
+    assert rows(ti.resume(again.path).path) == rows(whole.path)
+
+
+def test_beside_learners_that_step_an_environment_a_clone_is_a_level(tmp_path: Path) -> None:
+    question = {"task": "CartPole-v1", "demos": cartpole_demo(), "seeds": 2}
+    clone = ti.train("bc", **question, steps=20, out=tmp_path / "bc", **SMALL)
+    learner = ti.train("piro", **question, steps=260, out=tmp_path / "piro", **SETTINGS)
+    clock, timed, others = _timed(read_study([clone.path, learner.path]).of_task("CartPole-v1"))
+    assert clock == "env_steps"
+    assert [row.label for row in timed] == ["piro"]
+    assert others == {"bc": pytest.approx(np.mean(clone.summary["returns"]))}
+    page = write_comparison([clone.path, learner.path], tmp_path / "page.html").read_text()
+    assert "environment steps" in page
+    alone, timed, others = _timed(read_study([clone.path]).rows)
+    assert (alone, len(timed), others) == ("iteration", 1, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"steps": 5}, "5 steps are too few; use at least 10"),
+        ({"updates": 0}, "updates must be at least 1"),
+        ({"task": "gridworld"}, "bc learns from recorded steps: give it a Gymnasium task"),
+        ({"demos": pendulum_demo()}, "3 observation dimensions and CartPole-v1"),
+        ({"mu": 1.0}, "mu"),
+    ],
+)
+def test_bad_questions_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"task": "CartPole-v1", "demos": cartpole_demo(), "out": tmp_path / "run"} | SMALL
+    with pytest.raises(ti.InputError, match=words):
+        ti.train("bc", **asked | changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_actions_on_the_border_leave_the_fit_finite(tmp_path: Path) -> None:
+    demos = ti.Demos.from_numpy(np.random.default_rng(0).normal(size=(50, 3)), np.full((50, 1), 2.0))
+    run = ti.train(
+        "bc", "Pendulum-v1", demos, steps=200, out=tmp_path / "run", **SMALL | {"updates": 100, "fit_step": 0.03}
+    )
+    action = run.policy.predict(np.zeros(3, np.float32), deterministic=True)[0]
+    assert 1.0 < action[0] <= 2.0
