@@ -136,7 +136,7 @@ def test_a_card_says_where_the_demonstrations_come_from(run: ti.Run) -> None:
     told = [card["demonstrations"][name] for name in ("mean", "std", "min", "max")]
     np.testing.assert_allclose(told, [returns.mean(), returns.std(), returns.min(), returns.max()])
     assert run.summary["env_steps"]["train"] == 2 * 260
-    with pytest.raises(ti.InputError, match="learned none"):
+    with pytest.raises(ti.InputError, match="learns no reward"):
         _ = run.reward
 
 

@@ -13,10 +13,11 @@ from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from trustirl.algorithms import ALGORITHMS
 from trustirl.asking import train_question
 from trustirl.core.errors import InputError
+from trustirl.core.types import Transition
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.worlds.control import SAMPLED, TUNED, build, iterations
+from trustirl.worlds.control import SAMPLED, TUNED, _experience, build, iterations
 from trustirl.worlds.job import Experiment, settle
 
 
@@ -71,6 +72,51 @@ def test_adding_seeds_leaves_the_first_ones_as_they_were() -> None:
                 np.testing.assert_allclose(b[0], a[0], rtol=2e-3, atol=2e-4)
 
 
+def test_a_reward_is_nothing_before_its_first_update() -> None:
+    parts = build(experiment(), cartpole_demo())
+    (start, first), (state, _) = iterate(parts.loop, seed_keys(2), 1)
+    parts.close()
+    far = Transition(jnp.full((2, 3, 4), 1e3), jnp.ones((2, 3), jnp.int32), jnp.ones((2, 3)))
+    valued = eqx.filter_vmap(lambda reward, pairs: reward(pairs))
+    np.testing.assert_array_equal(valued(start.irl.reward, far), 0.0)
+    np.testing.assert_array_equal(first["gap"], 0.0)
+    assert (valued(state.irl.reward, far) != 0).all()
+
+
+def test_demonstrated_steps_are_rows_of_experience_as_far_as_is_known_what_followed() -> None:
+    """Two episodes, the first of which ended, which is seen only where its last step's successor is known."""
+    obs, action = np.arange(8.0).reshape(4, 2), np.zeros((4, 1))
+    example = Transition(jnp.zeros((1, 2)), jnp.zeros((1, 1)), jnp.ones(1), jnp.zeros((1, 2)), jnp.zeros(1, bool))
+    demos = Demos.from_numpy(obs, action, [2, 4], [True, False])
+    shown = _experience(demos, obs, action, example, ends=True)
+    np.testing.assert_array_equal(shown.obs, obs[[0, 2]])
+    np.testing.assert_array_equal(shown.next_obs, obs[[1, 3]])
+    np.testing.assert_array_equal(shown.terminated, [False, False])
+    known = Demos.from_numpy(obs, action, [2, 4], [True, False], next_observations=obs + 0.5)
+    shown = _experience(known, obs, action, example, ends=True)
+    np.testing.assert_array_equal(shown.next_obs, obs + 0.5)
+    np.testing.assert_array_equal(shown.terminated, [False, True, False, False])
+    assert not _experience(known, obs, action, example, ends=False).terminated.any()  # T3: the last state repeats
+    assert [leaf.dtype for leaf in jax.tree.leaves(shown)] == [leaf.dtype for leaf in jax.tree.leaves(example)]
+
+
+def test_the_share_of_demonstrated_steps_reaches_the_policy_and_may_be_none() -> None:
+    def policy(**changes: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        parts = build(experiment(**changes), demos)
+        state, _ = parts.loop.start(seed_keys(1))
+        parts.close()
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(state.irl.policy)], np.asarray(state.replay.rows.obs)
+
+    demos = cartpole_demo()
+    (without, seen), (with_, also_seen) = (policy(seeds=1, demo_share=share) for share in (0.0, 0.5))
+    np.testing.assert_array_equal(seen[0, :20], also_seen[0, :20])  # the same random steps
+    assert any((one != other).any() for one, other in zip(without, with_, strict=True))
+    demos = cartpole_demo().subsample(7)  # of which no two follow each other
+    (sparse, _), (none, _) = (policy(seeds=1, demo_share=share) for share in (0.5, 0.0))
+    for one, other in zip(sparse, none, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
     parts = build(experiment(extra_steps=40), cartpole_demo())
     state, _ = parts.loop.start(seed_keys(2))
@@ -115,6 +161,7 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"rounds": 3}, "multiple of rounds x envs = 6"),
         ({"batch": 0}, "batch must be at least 1"),
         ({"extra_steps": 3}, "multiple of envs"),
+        ({"demo_share": 1.0}, r"demo_share must lie in \[0, 1\)"),
         ({"replay": 5}, "replay must hold"),
         ({"discount": 1.0}, "discount"),
         ({"reward_bound": 0.0}, "reward_bound"),

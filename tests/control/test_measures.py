@@ -8,7 +8,7 @@ import pytest
 from trustirl.core.buffer import add, draw, empty_buffer
 from trustirl.core.measure import concat, expect, minibatches, sample
 from trustirl.core.types import RewardData, Transition
-from trustirl.irl.practice import Weighing, episode_measure
+from trustirl.irl.practice import Weighing, episode_measure, mixed
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import TableReward
 from trustirl.rl.exact import occupancy, solve
@@ -44,6 +44,22 @@ def test_replay_keeps_fields_together_and_forgets_the_oldest() -> None:
 def test_a_young_replay_draws_only_what_it_holds() -> None:
     replay = add(empty_buffer(100, numbered(0, 1)), numbered(50, 3))
     assert set(np.asarray(draw(replay, jax.random.key(1), 200).weight)) == {50.0, 51.0, 52.0}
+
+
+def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
+    replay = add(empty_buffer(10, numbered(0, 1)), numbered(0, 10))
+    own = lambda key: draw(replay, key, 4000)  # noqa: E731
+    batch = mixed(own, numbered(100, 5), 1000)(jax.random.key(0))
+    number = np.asarray(batch.weight).astype(int)
+    shown = np.bincount(number[number >= 100] - 100, minlength=5)
+    assert len(number) == 4000
+    assert shown.sum() == 1000
+    assert ((shown - 200) ** 2 / 200).sum() < 20  # chi-squared with four degrees of freedom
+    np.testing.assert_array_equal(batch.obs, number[:, None] * np.ones(3))
+    np.testing.assert_array_equal(batch.action, -number)
+    np.testing.assert_array_equal(batch.next_obs[:, 0], number + 0.5)
+    np.testing.assert_array_equal(batch.terminated, number % 2 == 0)
+    assert mixed(own, numbered(100, 5), 0) is own
 
 
 def test_weighted_sampling_follows_the_weights() -> None:

@@ -96,6 +96,21 @@ def test_subsampling_keeps_the_true_times_and_successors(lengths: tuple[int, ...
     np.testing.assert_array_equal(fewer.subsample(1).times, fewer.times)
 
 
+def test_successors_are_those_that_are_known() -> None:
+    obs = np.arange(7.0)[:, None]
+    demos = Demos.from_numpy(obs, np.zeros(7, int), [4, 7])
+    index, after = demos.successors()
+    np.testing.assert_array_equal(index, [0, 1, 2, 4, 5])  # what followed an episode's last step was not seen
+    np.testing.assert_array_equal(after[:, 0], index + 1)
+    index, after = demos[1].successors()
+    np.testing.assert_array_equal(after[:, 0], [5, 6])
+    index, _ = demos.subsample(2).successors()
+    assert len(index) == 0  # the rows beside each other do not follow each other
+    known = Demos.from_numpy(obs, np.zeros(7, int), [4, 7], next_observations=obs + 0.5)
+    index, after = known.subsample(3).successors()
+    np.testing.assert_array_equal(after[:, 0], [0.5, 3.5, 4.5])
+
+
 def test_weights_by_hand() -> None:
     demos = make((2, 3), terminated=[True, True])
     np.testing.assert_array_equal(demos.time_in_episode(), [0, 1, 0, 1, 2])

@@ -334,6 +334,16 @@ class Demos:
         lengths = self.lengths()
         return np.arange(len(self.observations)) - np.repeat(self.episode_ends - lengths, lengths)
 
+    def successors(self) -> tuple[Int[np.ndarray, " known"], Num[np.ndarray, "known ..."]]:
+        """The steps of which it is known what was observed next, and that."""
+        if self.next_observations is not None:
+            return np.arange(len(self.observations)), self.next_observations
+        time = self.time_in_episode()
+        follows = np.diff(time) == 1
+        follows[self.episode_ends[:-1] - 1] = False
+        index = np.flatnonzero(follows)
+        return index, self.observations[index + 1]
+
     def discount_weights(self, discount: float | None) -> Float[np.ndarray, " steps"]:
         """What each step weighs: discount^t, or 1 without a discount."""
         return step_weight(self.time_in_episode(), discount)

@@ -75,6 +75,8 @@ class Plan(Schedule):
     """Expert pairs, and as many of the learner's, on which drift is measured."""
     extra_steps: int = 0
     """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
+    demo_share: float = 0.0
+    """Share of demonstrated steps in a policy minibatch."""
     discounted: bool = False
     """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
 
@@ -86,6 +88,8 @@ class Plan(Schedule):
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.extra_steps < 0 or self.extra_steps % self.envs:
             raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
+        if not 0.0 <= self.demo_share < 1.0:
+            raise InputError(f"demo_share must lie in [0, 1), got {self.demo_share}.")
 
 
 class Steps(NamedTuple):
@@ -180,6 +184,23 @@ def rounds_of_practice(
     return Rounds(initial, practise)
 
 
+def mixed(draw: DrawBatch, shown: Transition, count: int) -> DrawBatch:
+    """Minibatches in which `count` rows are demonstrated steps.
+
+    What a policy has not found yet it can learn from whoever has: off-policy learning takes steps from anywhere, and
+    the reward labels them like any others.
+    """
+    if not count or not len(shown.weight):
+        return draw
+
+    def draw_both(key: Array) -> Transition:
+        own_key, shown_key = jax.random.split(key)
+        index = jax.random.randint(shown_key, (count,), 0, len(shown.weight))
+        return jax.tree.map(lambda own, demo: jnp.concatenate([own[count:], demo[index]]), draw(own_key), shown)
+
+    return draw_both
+
+
 class Weighing(NamedTuple):
     """How steps of episodes become a measure."""
 
@@ -215,6 +236,7 @@ def control_loop(
     solver: Solver,
     collector: Collector,
     demo: Transition,
+    shown: Transition,
     plan: Plan,
     weighing: Weighing,
     capacity: int,
@@ -223,10 +245,14 @@ def control_loop(
 ) -> Loop:
     """Loop functions over all seeds: a reward step, then rounds of practice; `updates` of the former make a run.
 
-    `example` is one row of experience.
+    `demo` is the demonstrations' measure, `shown` their steps as rows of experience, of which `example` is one.
     """
+
+    def improve(irl: IrlState, draw: DrawBatch, key: Array) -> tuple[IrlState, Metrics]:
+        return algorithm.improve(irl, mixed(draw, shown, round(plan.demo_share * plan.batch)), key)
+
     rounds = rounds_of_practice(
-        algorithm.init, algorithm.improve, solver.actor, collector, plan, _experience, capacity, example
+        algorithm.init, improve, solver.actor, collector, plan, _experience, capacity, example
     )
 
     @eqx.filter_jit

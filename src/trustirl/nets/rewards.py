@@ -77,7 +77,11 @@ class NetworkReward(eqx.Module):
 def network_reward_factory(
     demo: Transition, actions: int, action_inputs: bool, width: int, depth: int, bound: float
 ) -> Callable[[Array], NetworkReward]:
-    """A function of a key that makes a network reward, standardised by the demonstrations' own statistics."""
+    """A function of a key that makes a network reward, standardised by the demonstrations' own statistics.
+
+    It is zero everywhere at first. A random one is large where learners start, many deviations of the demonstrations
+    away from them, and would be followed there until enough updates have undone it.
+    """
     parts = [np.asarray(demo.obs, np.float32)]
     if action_inputs:
         action = np.asarray(demo.action)
@@ -89,6 +93,8 @@ def network_reward_factory(
 
     def make(key: Array) -> NetworkReward:
         network = eqx.nn.MLP(data.shape[1] + 1, "scalar", width, depth, jax.nn.relu, dtype=jnp.float32, key=key)
+        last = lambda net: (net.layers[-1].weight, net.layers[-1].bias)  # noqa: E731
+        network = eqx.tree_at(last, network, replace_fn=jnp.zeros_like)
         return NetworkReward(network, jnp.asarray(mean), jnp.asarray(std), actions, action_inputs, bound)
 
     return make

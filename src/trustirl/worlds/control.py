@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree
@@ -39,9 +40,10 @@ from trustirl.worlds.memory import check_memory, replay_bytes
 
 # What a policy needs that follows a moving reward (results/control-variants): a low temperature, or the reward must
 # grow for long before it counts; LayerNorm and a quick target critic, or the values lag; steps that shrink, and
-# an average over the latest iterations, or the last policy is a throw of the dice.
+# an average over the latest iterations, or the last policy is a throw of the dice. Demonstrated steps in every
+# minibatch, or it must find by itself what the reward asks for.
 FOLLOWER = {"temperature": 0.05, "layer_norm": True, "tau": 0.02, "learning_rate": 1e-3}
-FOLLOWER |= {"annealing": 0.1, "averaging": 1e-4}
+FOLLOWER |= {"annealing": 0.1, "averaging": 1e-4, "demo_share": 0.25}
 
 # Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
 # minibatches want small constant steps, and mu starts near sqrt(1/256 + 1/256), where the plain norm begins to bind.
@@ -58,7 +60,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
 PAPER: dict[str, dict[str, Any]] = {
     name: ours
     | {"temperature": 0.2, "layer_norm": False, "tau": 0.005, "learning_rate": 3e-4, "annealing": 1.0}
-    | {"averaging": 1.0, "reward_step": 1e-4, "reward_batch": 256}
+    | {"averaging": 1.0, "demo_share": 0.0, "reward_step": 1e-4, "reward_batch": 256}
     for name, ours in SAMPLED.items()
 }
 PAPER["piro"] |= {"mu": 0.01, "mu_min": 1e-3, "mu_max": 10.0, "target": 0.5, "narrowing": 0.0, "trust": "adaptive"}
@@ -320,6 +322,7 @@ def build(
     weight = demos.discount_weights(weighing.rate).astype(np.float32)
     pairs = jnp.asarray(obs), jnp.asarray(action)
     demo = weighted(*pairs, jnp.asarray(weight), jnp.asarray(rest) if absorb else None)
+    shown = _experience(demos, obs, action, example, ends=options.termination != "T3")
     make_reward = network_reward_factory(
         Transition(*pairs, jnp.ones(len(obs))),
         control_task.action_dim if control_task.discrete else 0,
@@ -348,7 +351,7 @@ def build(
         first_seed=experiment.first_seed,
     )
     loop = control_loop(
-        algorithm, solver, stage.practice, demo, plan, weighing, capacity, example, updates=reward_updates
+        algorithm, solver, stage.practice, demo, shown, plan, weighing, capacity, example, updates=reward_updates
     )
     return Control(
         task=control_task,
@@ -382,6 +385,17 @@ def example_row(task: ControlTask) -> Transition:
     obs, no = jnp.zeros((1, task.obs_dim), jnp.float32), jnp.zeros(1, bool)
     action = jnp.zeros((1, *task.action_shape), jnp.int32 if task.discrete else jnp.float32)
     return Transition(obs, action, jnp.ones(1, jnp.float32), obs, no)
+
+
+def _experience(demos: Demos, obs: np.ndarray, action: np.ndarray, example: Transition, ends: bool) -> Transition:
+    """Demonstrated steps like `example`, a row of experience, as far as it is known what followed."""
+    index, after = demos.successors()
+    terminated = np.zeros(len(obs), bool)
+    terminated[demos.episode_ends - 1] = demos.terminated & ends
+    rows = obs[index], action[index], np.ones(len(index)), after.reshape(-1, obs.shape[1]), terminated[index]
+    return Transition(
+        *(jnp.asarray(row, like.dtype) for row, like in zip(rows, jax.tree.leaves(example), strict=True))
+    )
 
 
 def _other_version(demos: Demos, task: ControlTask) -> str | None:

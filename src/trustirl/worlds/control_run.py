@@ -30,6 +30,9 @@ def control_job(
     config = SolverConfig(**experiment.settings["solver"])
     updates = iterations(experiment.steps, plan)
     parts = build(experiment, demos, task)
+    notes = [memory_note(parts.replay_bytes), *parts.given.notes()]
+    if plan.demo_share and not len(parts.given.demos.successors()[0]):
+        notes.append("it is not known what followed any demonstrated step, so the policy's minibatches have none")
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
         returns = parts.evaluate(state.irl.policy)
@@ -60,7 +63,7 @@ def control_job(
         observe=observe,
         finish=finish,
         facts=parts.given.facts() | stage_facts(parts.task, parts.backend, parts.replay_bytes),
-        notes=(memory_note(parts.replay_bytes), *parts.given.notes()),
+        notes=tuple(notes),
         close=parts.close,
     )
 
