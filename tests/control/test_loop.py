@@ -13,7 +13,7 @@ from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from trustirl.algorithms import ALGORITHMS
 from trustirl.asking import train_question
 from trustirl.core.errors import InputError
-from trustirl.core.types import Transition
+from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
@@ -97,24 +97,22 @@ def test_demonstrated_steps_are_rows_of_experience_as_far_as_is_known_what_follo
     np.testing.assert_array_equal(shown.next_obs, obs + 0.5)
     np.testing.assert_array_equal(shown.terminated, [False, True, False, False])
     assert not _experience(known, obs, action, example, ends=False).terminated.any()  # T3: the last state repeats
+    sparse = demos.subsample(2)
+    assert _experience(sparse, sparse.observations, sparse.actions, example, ends=True).obs.shape == (0, 2)
     assert [leaf.dtype for leaf in jax.tree.leaves(shown)] == [leaf.dtype for leaf in jax.tree.leaves(example)]
 
 
-def test_the_share_of_demonstrated_steps_reaches_the_policy_and_may_be_none() -> None:
-    def policy(**changes: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        parts = build(experiment(**changes), demos)
+def test_the_share_of_demonstrated_steps_reaches_the_policy() -> None:
+    def start(share: float) -> TrainState:
+        parts = build(experiment(seeds=1, demo_share=share), cartpole_demo())
         state, _ = parts.loop.start(seed_keys(1))
         parts.close()
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(state.irl.policy)], np.asarray(state.replay.rows.obs)
+        return state
 
-    demos = cartpole_demo()
-    (without, seen), (with_, also_seen) = (policy(seeds=1, demo_share=share) for share in (0.0, 0.5))
-    np.testing.assert_array_equal(seen[0, :20], also_seen[0, :20])  # the same random steps
-    assert any((one != other).any() for one, other in zip(without, with_, strict=True))
-    demos = cartpole_demo().subsample(7)  # of which no two follow each other
-    (sparse, _), (none, _) = (policy(seeds=1, demo_share=share) for share in (0.5, 0.0))
-    for one, other in zip(sparse, none, strict=True):
-        np.testing.assert_array_equal(one, other)
+    without, with_ = start(0.0), start(0.5)
+    np.testing.assert_array_equal(without.replay.rows.obs[0, :20], with_.replay.rows.obs[0, :20])  # random steps
+    pairs = zip(jax.tree.leaves(without.irl.policy), jax.tree.leaves(with_.irl.policy), strict=True)
+    assert any((one != other).any() for one, other in pairs)
 
 
 def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
