@@ -78,7 +78,10 @@ def test_a_run_clones_stops_goes_on_and_has_no_reward(tmp_path: Path) -> None:
     assert whole.policy.predict(env.reset(seed=0)[0], deterministic=True)[0] in (0, 1)
     with pytest.raises(ti.InputError, match="run of bc, which learns no reward"):
         _ = whole.reward
-    assert "CartPole-v1" in (whole.path / "report.html").read_text()
+    page = (whole.path / "report.html").read_text()
+    assert "BC on CartPole-v1" in page
+    assert "Iterations to 90 % of the expert" in page
+    assert "How carefully the reward moves" not in page  # there is none
     (again.path / "summary.json").unlink()
     (again.path / "report.html").unlink()
     assert rows(ti.resume(again.path).path) == rows(whole.path)

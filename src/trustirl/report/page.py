@@ -11,7 +11,7 @@ import numpy as np
 from trustirl.evaluation.stats import Stability, share_of_expert, stability
 from trustirl.report import figures
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_page
-from trustirl.report.runs import ControlRun, ExactRun, RunFiles, read_run
+from trustirl.report.runs import ControlRun, ExactRun, OfflineRun, RunFiles, read_run
 from trustirl.report.words import count, duration, number, percent
 
 LAST_EVALUATION = {
@@ -141,6 +141,8 @@ def _exact_sections(run: ExactRun) -> tuple[Section, ...]:
 
 
 def _control_sections(run: ControlRun) -> tuple[Section, ...]:
+    if isinstance(run, OfflineRun):
+        return (_returns(run),)
     return (_returns(run), *(() if run.trains_expert else (_gap(run), _trust(run))), _solver(run))
 
 
@@ -213,9 +215,16 @@ def _stability(run: ControlRun) -> str:
     columns, summary = run.metrics.columns, run.summary
     seeds = [
         stability(*curve, summary.expert_return, summary.random_return)
-        for curve in zip(columns["env_steps"], columns["return_mean"], strict=True)
+        for curve in zip(columns[run.clock], columns["return_mean"], strict=True)
     ]
-    head = ("Last return", "Best return", "Largest drawdown", "Evaluations below 90 %", "Steps to 90 % of the expert")
+    unit = "Iterations" if run.clock == "iteration" else "Steps"
+    head = (
+        "Last return",
+        "Best return",
+        "Largest drawdown",
+        "Evaluations below 90 %",
+        f"{unit} to 90 % of the expert",
+    )
     rows = [(str(seed), *_stability_cells(course)) for seed, course in zip(run.seeds, seeds, strict=True)]
     caption = (
         "The drawdown is how far the return fell below the highest one before it; evaluations count as below 90 % "
