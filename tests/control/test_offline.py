@@ -87,6 +87,7 @@ def test_a_run_clones_stops_goes_on_and_has_no_reward(tmp_path: Path) -> None:
     assert rows(ti.resume(again.path).path) == rows(whole.path)
 
 
+@pytest.mark.slow
 def test_beside_learners_that_step_an_environment_a_clone_is_a_level(tmp_path: Path) -> None:
     question = {"task": "CartPole-v1", "demos": cartpole_demo(), "seeds": 2}
     clone = ti.train("bc", **question, steps=20, out=tmp_path / "bc", **SMALL)
