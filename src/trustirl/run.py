@@ -96,7 +96,8 @@ def load(path: str | Path) -> Run:
         policies: list[Any] = learned.load_policies(folder)
     else:
         policies = [TabularPolicy(table) for table in read_arrays(folder / "policy.safetensors")["log_prob"]]
-    return Run(folder, config, summary, policies, load_rewards(folder) if (folder / "reward.json").exists() else [])
+    without_reward = "expert_seed" in summary or "offline" in config
+    return Run(folder, config, summary, policies, [] if without_reward else load_rewards(folder))
 
 
 def load_reward(path: str | Path) -> Any:

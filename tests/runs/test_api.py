@@ -1,5 +1,6 @@
 """The Python API: train, act, reuse the reward, load it all again."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,13 @@ def test_saved_runs_load_to_the_same(kind: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(ti.load_reward(tmp_path / "run").table(), run.reward.table())
     assert not np.array_equal(run.rewards[0].table(), run.rewards[1].table())  # seeds differ
     np.testing.assert_array_equal(run.policy.log_prob, loaded.policy.log_prob)
+
+
+def test_a_run_that_lost_its_reward_is_damaged_not_without_one(run: ti.Run, tmp_path: Path) -> None:
+    copy = shutil.copytree(run.path, tmp_path / "copy")
+    (copy / "reward.json").unlink()
+    with pytest.raises(ti.InputError, match=r"reward\.json"):
+        ti.load(copy)
 
 
 def test_demos_given_as_arrays_are_kept_with_the_run(tmp_path: Path) -> None:

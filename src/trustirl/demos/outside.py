@@ -19,7 +19,7 @@ DAMAGE = (
     OSError,
     EOFError,
     ValueError,  # also what is no UTF-8 or no JSON, and most of Arrow's
-    RuntimeError,  # h5py's, Arrow's NotImplementedError, and the RecursionError of nested JSON
+    RuntimeError,  # h5py's, what Arrow says of types it cannot read, and the RecursionError of nested JSON
     KeyError,  # h5py's, where a name leads nowhere
     TypeError,  # h5py's, where NumPy has no such type
     OverflowError,
