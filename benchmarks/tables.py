@@ -1,7 +1,7 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
 A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `updates` or `loop`, and
-STUDY a folder of results/. With --check nothing is written, and a table that its results would change is an error.
+STUDY a folder of results/; `experts packaged` is made of the cards of the packaged demonstrations. With --check nothing is written, and a table that its results would change is an error.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def _learned(row: Row) -> tuple[Any, ...]:
     expert, random = row["expert_return"], row["random_return"]
     return (
         row["task"],
-        row["algorithm"],
+        ", ".join(filter(None, (row["algorithm"], row.get("variant")))),
         row["demo_episodes"],
         f"{row.get('trained_steps', row['steps']):,}",  # a run may have been cut
         len(returns),
@@ -97,6 +97,20 @@ def loop(rows: list[Row]) -> str:
     return _table(header, lines)
 
 
+def experts(cards: list[Row]) -> str:
+    """Who made the packaged demonstrations."""
+    lines = [
+        (
+            card["task"],
+            f"{card['evaluation']['mean']:,.0f} ± {card['evaluation']['std']:,.0f}",
+            " ".join(f"{value:,.0f}" for value in card["seed_returns"]),
+            f"{card['steps_per_seed']:,}",
+        )
+        for card in cards
+    ]
+    return _table(("task", "return, 20 episodes", "each seed", "steps per seed"), lines)
+
+
 def _by_seeds(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["device"], row["sizes"], row["what"] == PEER, row["seeds"]))
 
@@ -118,18 +132,30 @@ def _table(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in cells)
 
 
-KINDS: dict[str, Callable[[list[Row]], str]] = {"learning": learning, "updates": updates, "loop": loop}
+KINDS: dict[str, Callable[[list[Row]], str]] = {
+    "learning": learning,
+    "updates": updates,
+    "loop": loop,
+    "experts": experts,
+}
 
 
-def regenerate(text: str, results: Path) -> str:
+def rows_of(study: str, root: Path) -> list[Row]:
+    """The rows of a study, or the cards of the packaged demonstrations."""
+    if study == "packaged":
+        return [json.loads(card.read_text()) for card in sorted(root.glob("src/trustirl/demos/packaged/*.json"))]
+    rows: list[Row] = json.loads((root / "results" / study / "results.json").read_text())
+    return rows
+
+
+def regenerate(text: str, root: Path) -> str:
     """The text with every table as its results say."""
 
     def fill(found: re.Match[str]) -> str:
         opening, kind, study, closing = found.groups()
         if kind not in KINDS:
             raise SystemExit(f"table:{kind} {study}: choose from {', '.join(KINDS)}.")
-        rows = json.loads((results / study / "results.json").read_text())
-        return opening + KINDS[kind](rows) + closing
+        return opening + KINDS[kind](rows_of(study, root)) + closing
 
     new, count = MARKED.subn(fill, text)
     if count != text.count(OPENING):
@@ -146,7 +172,7 @@ def main() -> None:
     stale = []
     for path in (arguments.root / "README.md", *sorted((arguments.root / "docs").glob("*.md"))):
         old = path.read_text()
-        new = regenerate(old, arguments.root / "results")
+        new = regenerate(old, arguments.root)
         if new == old:
             continue
         stale.append(str(path.relative_to(arguments.root)))
