@@ -369,3 +369,13 @@ def test_two_hundred_runs_are_quick_and_small(tmp_path: Path, tell: Any) -> None
         r'<path class="line"[^>]* d="([^"]*)"', html[html.index("Learning curves") : html.index("How steadily")]
     )
     assert [line.count(",") for line in lines] == [200] * 200  # nothing was left out
+
+
+def test_learning_that_takes_no_step_of_an_environment_costs_none(tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run", algorithm="bc", seeds=2)
+    config, metrics = folder / "config.json", folder / "metrics.jsonl"
+    config.write_text(config.read_text().replace('"plan"', '"offline"'))
+    metrics.write_text(re.sub(r'"env_steps": \d+', '"env_steps": 0', metrics.read_text()))
+    (row,) = read_study([folder]).rows
+    assert row.clock == "iteration"
+    assert [course.steps_to_90 for course in row.courses()] == [0, 0]

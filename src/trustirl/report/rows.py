@@ -45,7 +45,7 @@ def result_row(folders: Sequence[Path]) -> Row:
 def _seeds(run: RunFiles) -> list[tuple[float, float]]:
     """Drawdown, and steps until 90 % of the expert's return, of each seed."""
     columns = run.metrics.columns
-    each = zip(columns[run.clock], columns["return_mean"], strict=True)
+    each = zip(columns[run.cost], columns["return_mean"], strict=True)
     found = [stability(*curve, run.summary.expert_return, run.summary.random_return) for curve in each]
     return [(seed.drawdown, seed.steps_to_90) for seed in found]
 

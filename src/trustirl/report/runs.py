@@ -109,9 +109,13 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class RunFiles:
-    """What a report shows of any run, checked; `clock` names the metric that horizontal axes count."""
+    """What a report shows of any run, checked.
+
+    `clock` names the metric that horizontal axes count, `cost` the one that says how long something took to learn.
+    """
 
     clock: ClassVar[str]
+    cost: ClassVar[str]
 
     algorithm: str
     task: str
@@ -131,7 +135,7 @@ class RunFiles:
 class ExactRun(RunFiles):
     """A finished run in the exact world."""
 
-    clock = "iteration"
+    clock = cost = "iteration"
 
     summary: ExactSummary
     maps: Maps
@@ -143,7 +147,7 @@ class ExactRun(RunFiles):
 class ControlRun(RunFiles):
     """A run on a Gymnasium task; while it is not finished, its summary tells what the metrics know."""
 
-    clock = "env_steps"
+    clock = cost = "env_steps"
 
     steps: int
     finished: bool

@@ -107,7 +107,7 @@ class Row:
 
     def courses(self) -> list[Stability]:
         """How steadily each seed learned."""
-        curves = zip(self.column(self.clock), self.column("return_mean"), strict=True)
+        curves = zip(self.column(self.runs[0].cost), self.column("return_mean"), strict=True)
         return [stability(steps, returns, self.expert, self.random) for steps, returns in curves]
 
     def falls(self) -> Numbers:
