@@ -1,5 +1,6 @@
 """PIRO on a simulator: it runs, repeats itself, counts its steps and never stores a reward."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -19,6 +20,8 @@ from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.worlds.control import SAMPLED, TUNED, _experience, build, iterations
 from trustirl.worlds.job import Experiment, settle
+
+SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 
 
 def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
@@ -52,11 +55,14 @@ def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
     assert shapes[0] == shapes[1]
 
 
-def test_adding_seeds_leaves_the_first_ones_as_they_were() -> None:
+@pytest.mark.parametrize(
+    ("task", "demo"), [("CartPole-v1", cartpole_demo), pytest.param("Pendulum-v1", pendulum_demo, marks=SLOW)]
+)
+def test_adding_seeds_leaves_the_first_ones_as_they_were(task: str, demo: Callable[[], Demos]) -> None:
     """Initial networks, first observations and the first update, to float tolerance."""
 
     def first(seeds: int) -> tuple[np.ndarray, Any, Any]:
-        parts = build(experiment(task="Pendulum-v1", seeds=seeds), pendulum_demo())
+        parts = build(experiment(task=task, seeds=seeds), demo())
         states = iterate(parts.loop, seed_keys(seeds), 1)
         start, _ = next(states)
         seen = np.array(start.replay.rows.obs[0])  # the next step reuses the replay's memory
