@@ -89,8 +89,8 @@ def test_packaged_demos_are_what_their_card_says(task: str) -> None:
     assert (len(demos), len(demos.actions)) == (told["episodes"], told["steps"])
     assert float(demos.returns().mean()) == pytest.approx(told["mean"], rel=1e-5)
     assert demos.provenance["env_id"] == task
-    assert demos.states is not None
-    assert demos.states.shape == tuple(told["states"])
+    assert (demos.states is None) == task.startswith("LunarLander")  # Box2D has none to take up
+    assert demos.states is None or demos.states.shape == tuple(told["states"])
 
 
 @pytest.mark.parametrize("task", ["Pendulum-v1", "Hopper-v4", "Humanoid-v4"])
