@@ -108,6 +108,7 @@ def test_beside_learners_that_step_an_environment_a_clone_is_a_level(tmp_path: P
     [
         ({"steps": 5}, "5 steps are too few; use at least 10"),
         ({"updates": 0}, "updates must be at least 1"),
+        ({"fit_step": 0.0}, "fit_step must be positive"),
         ({"task": "gridworld"}, "bc learns from recorded steps: give it a Gymnasium task"),
         ({"demos": pendulum_demo()}, "3 observation dimensions and CartPole-v1"),
         ({"mu": 1.0}, "mu"),

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import jax
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.core.checks import at_least, positive
 from trustirl.core.descend import decaying_adam, descend, trainable
-from trustirl.core.errors import InputError
 from trustirl.core.measure import expect
 from trustirl.core.records import Algorithm, DrawBatch, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, Transition
@@ -30,9 +30,9 @@ class BcConfig:
 
     def __post_init__(self) -> None:
         """Refuse a fit that cannot be."""
-        for name in ("fit_batch", "updates"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        positive(self, "fit_step")
+        at_least(0, self, "weight_decay")
+        at_least(1, self, "fit_batch", "updates")
 
 
 def bc(solver: Solver, config: BcConfig) -> Algorithm:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.core.checks import at_least, positive
 from trustirl.core.descend import decaying_adam, descend
 from trustirl.core.measure import Draw, Reward, whole
 from trustirl.core.records import Algorithm, ExactSolver, Solver
@@ -29,6 +30,12 @@ class MlIrlConfig:
     """Strength of an L2 penalty on the reward's weights."""
     inner_steps: int = 1
     """n, optimiser steps per reward update."""
+
+    def __post_init__(self) -> None:
+        """Refuse steps that cannot be."""
+        positive(self, "reward_step")
+        at_least(0, self, "decay", "weight_decay")
+        at_least(1, self, "inner_steps")
 
 
 def ml_irl(

@@ -11,6 +11,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.core.checks import at_least, positive
 from trustirl.core.descend import decaying_adam, descend, shorten
 from trustirl.core.measure import Draw, Reward, split_first, whole
 from trustirl.core.records import Algorithm, ExactSolver, Solver
@@ -49,6 +50,16 @@ class PiroConfig:
     """mu never falls below this."""
     mu_max: float = 10.0
     """mu never rises above this."""
+
+    def __post_init__(self) -> None:
+        """Refuse steps that cannot be."""
+        positive(self, "reward_step")
+        at_least(0, self, "decay", "weight_decay")
+        at_least(1, self, "inner_steps")
+        positive(self, "target")
+        at_least(0, self, "mu", "narrowing", "mu_min")
+        at_least(1, self, "x", "y")
+        at_least(self.mu_min, self, "mu_max")
 
 
 def piro(

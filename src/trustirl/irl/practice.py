@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
+from trustirl.core.checks import at_least, positive
 from trustirl.core.compiling import compiled
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, expect, sample
@@ -44,16 +45,13 @@ class Schedule:
 
     def __post_init__(self) -> None:
         """Refuse a schedule that cannot be kept."""
-        for name in ("steps_per_iteration", "envs", "rounds", "batch", "warmup"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        at_least(1, self, "steps_per_iteration", "envs", "rounds", "batch", "warmup")
+        positive(self, "update_ratio")
         if self.steps_per_iteration % (self.rounds * self.envs):
             raise InputError(
                 f"steps_per_iteration must be a multiple of rounds x envs = {self.rounds * self.envs}, got "
                 f"{self.steps_per_iteration}."
             )
-        if not self.update_ratio > 0:
-            raise InputError(f"update_ratio must be positive, got {self.update_ratio}.")
         if self.replay is not None and self.replay < self.steps_per_iteration:
             raise InputError(
                 f"replay must hold an iteration's {count(self.steps_per_iteration, 'step')}, got {self.replay}."
@@ -83,9 +81,7 @@ class Plan(Schedule):
     def __post_init__(self) -> None:
         """Refuse a plan that cannot be carried out."""
         super().__post_init__()
-        for name in ("reward_batch", "reference"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        at_least(1, self, "reward_batch", "reference")
         if self.extra_steps < 0 or self.extra_steps % self.envs:
             raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
         if not 0.0 <= self.demo_share < 1.0:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import optax
 
+from trustirl.core.checks import at_least, positive
 from trustirl.core.errors import InputError
 
 
@@ -38,19 +39,13 @@ class SolverConfig:
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work, before anything is computed."""
-        for name in ("width", "depth", "critics"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        at_least(1, self, "width", "depth", "critics")
+        positive(self, "learning_rate", "temperature", "tau")
         if not 0.0 <= self.discount < 1.0:
             raise InputError(f"the discount must lie in [0, 1), got {self.discount}.")
         for name in ("averaging", "annealing"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must lie in (0, 1], got {getattr(self, name)}.")
-        for name in ("learning_rate", "temperature", "tau"):
-            if not 0.0 < getattr(self, name) < float("inf"):
-                raise InputError(
-                    f"the {name.replace('_', ' ')} must be positive and finite, got {getattr(self, name)}."
-                )
 
     def adam(self, run_updates: int | None, learning_rate: float | None = None) -> optax.GradientTransformation:
         """Adam for a run of so many updates, as far as that is known."""

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, PyTree
 
 from trustirl.algorithms import ALGORITHMS
+from trustirl.core.checks import at_least, positive
 from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import minibatches
 from trustirl.core.records import Solver
@@ -92,7 +93,7 @@ class StageOptions:
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be."""
-        at_least_one(self, "evaluate_every", "evaluation_episodes", "checkpoint_every")
+        at_least(1, self, "evaluate_every", "evaluation_episodes", "checkpoint_every")
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,8 @@ class ControlOptions(StageOptions):
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be."""
         super().__post_init__()
-        at_least_one(self, "reward_width", "reward_depth")
-        if not self.reward_bound > 0:
-            raise InputError(f"reward_bound must be positive, got {self.reward_bound}.")
+        at_least(1, self, "reward_width", "reward_depth")
+        positive(self, "reward_bound")
 
 
 class Matched(NamedTuple):
@@ -371,13 +371,6 @@ def standards(demos: Demos) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation that standardise observations."""
     mean, deviation = (moment.ravel().astype(np.float32) for moment in demos.statistics())
     return mean, np.maximum(deviation, np.float32(1e-2))
-
-
-def at_least_one(options: Any, *names: str) -> None:
-    """Refuse settings below one."""
-    for name in names:
-        if getattr(options, name) < 1:
-            raise InputError(f"{name} must be at least 1, got {getattr(options, name)}.")
 
 
 def example_row(task: ControlTask) -> Transition:
