@@ -152,7 +152,7 @@ def test_settings_survive_the_command_line() -> None:
         70_000,
         3,
         {"sutton_barto_reward": True},
-        {"target": -1e-7, "layer_norm": False, "trust": "adaptive", "reward_width": 32, "replay": 60_000},
+        {"target": 1e-7, "layer_norm": False, "trust": "adaptive", "reward_width": 32, "replay": 60_000},
     )
     told = train_question(command_line(asked))
     assert (told["demos"], told["demo_episodes"], told["demo_choice"]) == ("some demos.npz", 2, "longest")
