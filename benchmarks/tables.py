@@ -1,7 +1,8 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
 A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `updates` or `loop`, and
-STUDY a folder of results/; `experts packaged` is made of the cards of the packaged demonstrations. With --check nothing is written, and a table that its results would change is an error.
+STUDY a folder of results/; `experts packaged` is made of the cards of the packaged demonstrations. With --check
+nothing is written, and a table that its results would change is an error.
 """
 
 import argparse
