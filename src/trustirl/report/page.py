@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trustirl.evaluation.stats import Stability, share_of_expert, stability
+from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_page
 from trustirl.report.runs import ControlRun, ExactRun, OfflineRun, RunFiles, read_run
@@ -212,11 +212,6 @@ def _reward_caption(run: ExactRun) -> str:
 
 
 def _stability(run: ControlRun) -> str:
-    columns, summary = run.metrics.columns, run.summary
-    seeds = [
-        stability(*curve, summary.expert_return, summary.random_return)
-        for curve in zip(columns[run.clock], columns["return_mean"], strict=True)
-    ]
     unit = "Iterations" if run.clock == "iteration" else "Steps"
     head = (
         "Last return",
@@ -225,7 +220,8 @@ def _stability(run: ControlRun) -> str:
         "Evaluations below 90 %",
         f"{unit} to 90 % of the expert",
     )
-    rows = [(str(seed), *_stability_cells(course)) for seed, course in zip(run.seeds, seeds, strict=True)]
+    courses = zip(run.seeds, run.courses(run.clock), strict=True)
+    rows = [(str(seed), *_stability_cells(course)) for seed, course in courses]
     caption = (
         "The drawdown is how far the return fell below the highest one before it; evaluations count as below 90 % "
         "when they lie more than a tenth under that highest return. The last policy is the result, not the best."

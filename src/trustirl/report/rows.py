@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trustirl.evaluation.stats import stability
-from trustirl.report.runs import ExactRun, RunFiles, read_run
+from trustirl.report.runs import ExactRun, read_run
 
 GROUPS = ("algorithm_config", "solver", "plan", "control", "offline", "exact")
 Row = dict[str, Any]
@@ -17,7 +16,7 @@ def result_row(folders: Sequence[Path]) -> Row:
     runs = [read_run(folder) for folder in folders]
     first = runs[0]
     config, manifest, summary = first.config, first.manifest, first.summary
-    seeds = [seed for run in runs for seed in _seeds(run)]
+    courses = [course for run in runs for course in run.courses(run.cost)]
     env_steps = {name: sum(run.summary.env_steps[name] for run in runs) for name in summary.env_steps}
     seconds = sum(run.summary.wall_seconds for run in runs)
     updates = sum(run.summary.updates_per_second * run.summary.wall_seconds for run in runs)
@@ -30,8 +29,8 @@ def result_row(folders: Sequence[Path]) -> Row:
         "returns": [value for run in runs for value in run.summary.returns.tolist()],
         "expert_return": _known(summary.expert_return),
         "random_return": _known(summary.random_return),
-        "drawdown": [_known(drawdown) for drawdown, _ in seeds],
-        "steps_to_90": [int(steps) if math.isfinite(steps) else None for _, steps in seeds],
+        "drawdown": [_known(course.drawdown) for course in courses],
+        "steps_to_90": [_steps(course.steps_to_90) for course in courses],
         "env_steps": env_steps,
         "wall_seconds": round(seconds, 3),
         "updates_per_second": round(updates / seconds, 3) if seconds else None,
@@ -42,13 +41,9 @@ def result_row(folders: Sequence[Path]) -> Row:
     }
 
 
-def _seeds(run: RunFiles) -> list[tuple[float, float]]:
-    """Drawdown, and steps until 90 % of the expert's return, of each seed."""
-    columns = run.metrics.columns
-    each = zip(columns[run.cost], columns["return_mean"], strict=True)
-    found = [stability(*curve, run.summary.expert_return, run.summary.random_return) for curve in each]
-    return [(seed.drawdown, seed.steps_to_90) for seed in found]
-
-
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _steps(value: float) -> int | None:
+    return int(value) if math.isfinite(value) else None

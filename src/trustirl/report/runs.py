@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from trustirl.core.errors import InputError
+from trustirl.evaluation.stats import Stability, stability
 
 Numbers = NDArray[np.float64]
 Parsed = TypeVar("Parsed")
@@ -124,6 +125,12 @@ class RunFiles:
     manifest: dict[str, Any]
     metrics: Metrics
     summary: Summary
+
+    def courses(self, measured_in: str) -> list[Stability]:
+        """How steadily each seed learned."""
+        curves = zip(self.metrics.columns[measured_in], self.metrics.columns["return_mean"], strict=True)
+        expert, random = self.summary.expert_return, self.summary.random_return
+        return [stability(steps, returns, expert, random) for steps, returns in curves]
 
     @property
     def trains_expert(self) -> bool:
