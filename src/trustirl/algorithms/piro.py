@@ -40,8 +40,7 @@ class PiroConfig:
     """The drift eps_bar that mu steers to."""
     narrowing: float = 0.0
     """The target falls over the run as (share of reward updates still to come)^narrowing; 0 keeps it constant.
-
-    It widens again, up to the first target, while the reward pays the learner more than the demonstrations."""
+    While the reward pays the learner more than the demonstrations, it widens again, up to the first target."""
     x: float = 1.5
     """mu rests while eps_bar lies within [target / x, target * x]."""
     y: float = 1.5
