@@ -151,12 +151,12 @@ def test_settings_survive_the_command_line() -> None:
         "longest",
         70_000,
         3,
-        {"sutton_barto_reward": True},
+        {"sutton_barto_reward": True, "offset": -1e-7},
         {"target": 1e-7, "layer_norm": False, "trust": "adaptive", "reward_width": 32, "replay": 60_000},
     )
     told = train_question(command_line(asked))
     assert (told["demos"], told["demo_episodes"], told["demo_choice"]) == ("some demos.npz", 2, "longest")
-    assert (told["steps"], told["seeds"], told["task_args"]) == (70_000, 3, {"sutton_barto_reward": True})
+    assert (told["steps"], told["seeds"], told["task_args"]) == (70_000, 3, asked.task_args)
     assert {name: told[name] for name in asked.overrides} == asked.overrides
 
 
