@@ -80,7 +80,9 @@ def reward(batch: Transition) -> jax.Array:
     return plain if batch.absorbing is None else jnp.where(batch.absorbing, END_REWARD, plain)
 
 
-def spied(name: str, termination: str = "T0", **slots: Any) -> Callable[..., tuple[np.ndarray, PyTree, Metrics]]:
+def spied(
+    name: str, termination: str = "T0", cap_values: bool = False, **slots: Any
+) -> Callable[..., tuple[np.ndarray, PyTree, Metrics]]:
     """One update by the usual loss, as `(target, agent, metrics)` of `(agent, batch, bonus, seed)`."""
     seen: list[np.ndarray] = []
 
@@ -88,7 +90,7 @@ def spied(name: str, termination: str = "T0", **slots: Any) -> Callable[..., tup
         jax.debug.callback(lambda t: seen.append(np.asarray(t)), target)
         return squared_bellman_error(q, v, batch, target)
 
-    solver = make(name, {"termination": termination}, critic_loss=spy, **slots)
+    solver = make(name, {"termination": termination, "cap_values": cap_values}, critic_loss=spy, **slots)
 
     @quick_jit
     def improve(agent: PyTree, batch: Transition, bonus: jax.Array, key: jax.Array) -> tuple[PyTree, Metrics]:

@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 from tests.rl.batches import (
     ACTIONS,
     DISCOUNT,
+    END_REWARD,
     OBS,
     TAU,
     TEMPERATURE,
@@ -153,6 +154,21 @@ def played(solver: Solver, agent: PyTree, batch: Transition) -> tuple[jax.Array,
             solver.log_prob(solver.actor(agent), batch.obs, batch.action),
         )
     )(agent, batch)
+
+
+@solvers
+def test_capped_values_promise_no_more_than_the_best_reward_on_record(name: str) -> None:
+    agent, batch = agent_of(name), transitions(name)
+    last = lambda a: a.target_critic.nets.layers[-1].bias  # noqa: E731
+    hopeful, modest = (eqx.tree_at(last, agent, replace_fn=lambda b, by=by: b + by) for by in (1e4, -1e4))
+    best = float(jnp.max(reward(batch))) / (1 - DISCOUNT)
+    chance = TEMPERATURE / (1 - DISCOUNT) * np.log(2.0) * (ACTIONS if name == "sac" else 1)  # softq: two actions
+    end = END_REWARD / (1 - DISCOUNT)
+    expected = np.asarray(reward(batch)) + DISCOUNT * np.where(batch.terminated, end, best + chance)
+    capped, free = (spied(name, "T2", cap_values=cap) for cap in (True, False))
+    np.testing.assert_allclose(capped(hopeful, batch)[0], expected, rtol=1e-5)
+    assert np.all(free(hopeful, batch)[0][~np.asarray(batch.terminated)] > 1000)
+    np.testing.assert_array_equal(capped(modest, batch)[0], free(modest, batch)[0])  # what is below it stays
 
 
 @solvers

@@ -36,6 +36,8 @@ class SolverConfig:
     """Weight of the policy's entropy; where it is learned, the first one."""
     learn_temperature: bool = False
     """Steer SAC's temperature so that the entropy approaches minus the number of action dimensions."""
+    cap_values: bool = False
+    """Values never exceed what the best reward on record would be worth if it were paid for ever."""
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work, before anything is computed."""

@@ -4,6 +4,7 @@ The soft value is V(s) = E_pi[min_i Q_i(s, a) - a log pi(a|s)] with temperature 
 r + g V(s') (by default), the actor climbs V. With a prior policy, log pi - log prior takes the place of log pi.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ from trustirl.rl.targets import (
     squared_bellman_error,
     successors,
     terminal_value,
+    value_cap,
 )
 
 PriorLogProb = Callable[[Num[Array, "batch obs"], Float[Array, "batch actions"]], Float[Array, " batch"]]
@@ -65,6 +67,7 @@ def sac(
     """
     standardise = standardiser(obs_mean, obs_std)
     loss_of_critic = critic_loss or squared_bellman_error
+    most_entropy = action_dim * math.log(2.0)  # of even chances on [-1, 1]^n
     adam, actor_adam = config.adam(run_updates), config.adam(run_updates, config.actor_learning_rate)
 
     def init(key: Array) -> SacState:
@@ -152,12 +155,15 @@ def sac(
     ) -> tuple[SacState, Metrics]:
         nothing = absorbing_pair(obs_dim, jnp.zeros((1, action_dim), jnp.float32))
         end_value = terminal_value(reward, nothing, config.discount, termination)
+        cap = value_cap(config, reward, draw, end_value, key)
 
         def update(agent: SacState, key: Array) -> tuple[SacState, Metrics]:
             draw_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
             batch = draw(draw_key)
             next_obs, terminated = successors(batch)
             next_value = soft_value(agent, agent.target_critic, next_obs, target_key)
+            chance = jnp.exp(agent.log_temperature) * most_entropy / (1 - config.discount)
+            next_value = jnp.minimum(next_value, cap + chance)
             target = soft_target(reward(batch), terminated, next_value, end_value, config.discount)
             agent, critic_metrics = update_critic(agent, batch, target, critic_key)
             agent, actor_metrics = update_actor(agent, batch.obs, actor_key)

@@ -5,6 +5,7 @@ V(s) = a log sum_a exp(Q(s,a)/a) and pi = exp((Q - V)/a) with temperature a and 
 prior * exp(Q/a).
 """
 
+import math
 from collections.abc import Callable
 
 import equinox as eqx
@@ -30,6 +31,7 @@ from trustirl.rl.targets import (
     squared_bellman_error,
     successors,
     terminal_value,
+    value_cap,
 )
 
 PriorLogProbs = Callable[[Num[Array, "*batch obs"]], Float[Array, "*batch actions"]]
@@ -121,11 +123,13 @@ def softq(
     ) -> tuple[SoftQState, Metrics]:
         nothing = absorbing_pair(obs_dim, jnp.zeros(1, jnp.int32))
         end_value = terminal_value(reward, nothing, config.discount, termination)
+        cap = value_cap(config, reward, draw, end_value, key)
+        chance = temperature * math.log(actions) / (1 - config.discount)
 
         def update(agent: SoftQState, key: Array) -> tuple[SoftQState, Metrics]:
             batch = draw(key)
             next_obs, terminated = successors(batch)
-            next_value = soft_value(agent.target_critic, next_obs)
+            next_value = jnp.minimum(soft_value(agent.target_critic, next_obs), cap + chance)
             target = soft_target(reward(batch), terminated, next_value, end_value, config.discount)
             metrics = describe(agent, batch.obs)
             agent, value = update_critic(agent, batch, target)

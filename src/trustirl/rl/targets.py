@@ -11,12 +11,16 @@ T3 is a wrapper of the environment that never ends; for a solver it is T0.
 from collections.abc import Callable
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Num
 
 from trustirl.core.errors import InputError
 from trustirl.core.measure import Reward
 from trustirl.core.types import Transition
+from trustirl.rl.config import SolverConfig
+
+CAP_DRAWS = 8  # minibatches of the record in which the best reward is sought
 
 Termination = Literal["T0", "T2"]
 ActionValue = Callable[[Num[Array, "..."], Num[Array, "..."]], Float[Array, "members batch"]]
@@ -49,6 +53,25 @@ def terminal_value(reward: Reward, pair: Transition, discount: float, terminatio
     if termination == "T0":
         return jnp.zeros((), jnp.float32)
     return reward(pair)[0].astype(jnp.float32) / (1 - discount)
+
+
+def value_cap(
+    config: SolverConfig,
+    reward: Reward,
+    draw: Callable[[Array], Transition],
+    end_value: Float[Array, ""],
+    key: Array,
+) -> Float[Array, ""] | float:
+    """The value of earning for ever the best reward among drawn steps, or of an end where that is more.
+
+    A critic that learns from its own guesses can believe in more where nobody has been; no policy on record earns it.
+    What a policy gets for its entropy comes on top.
+    """
+    if not config.cap_values:
+        return jnp.inf
+    keys = jax.random.split(jax.random.fold_in(key, 0), CAP_DRAWS)
+    best = jnp.max(jax.vmap(lambda k: reward(draw(k)))(keys))
+    return jnp.maximum(best.astype(jnp.float32) / (1 - config.discount), end_value)
 
 
 def soft_target(
