@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from trustirl.core.checks import at_least
 from trustirl.core.mdp import MDP
 
 
@@ -24,3 +25,7 @@ class ExactTask:
     state_only: bool
     grid: tuple[int, int] | None = None
     target: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a task without steps."""
+        at_least(1, self, "horizon")

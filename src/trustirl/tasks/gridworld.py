@@ -37,7 +37,7 @@ def gridworld(
         make_mdp(successors, probabilities, start / start.sum(), discount, temperature),
         true_reward=np.repeat(-distance[:, None], len(MOVES), axis=1),
         features=_grid_features(cells),
-        horizon=_at_least_one(horizon),
+        horizon=horizon,
         state_only=True,
         grid=(size, size),
         target=target,
@@ -75,7 +75,7 @@ def cliff(
         make_mdp(successors, probabilities, start, discount, temperature),
         true_reward=np.repeat(reward[:, None], len(MOVES), axis=1),
         features=_grid_features(cells),
-        horizon=_at_least_one(horizon),
+        horizon=horizon,
         state_only=True,
         grid=(height, width),
         target=target,
@@ -108,9 +108,3 @@ def _slippery(destinations: NDArray[np.int64], slip: float) -> tuple[NDArray[np.
 def _grid_features(cells: NDArray[np.int64]) -> NDArray[np.float64]:
     """Coordinates in [-1, 1]: what a network needs to draw a smooth map."""
     return 2.0 * cells / np.maximum(cells.max(axis=0), 1) - 1.0
-
-
-def _at_least_one(horizon: int) -> int:
-    if horizon < 1:
-        raise InputError(f"the horizon must be at least 1, got {horizon}.")
-    return horizon

@@ -17,7 +17,7 @@ def random_mdp(
     temperature: float = 1.0,
 ) -> ExactTask:
     """Random successors, Dirichlet probabilities, a normal reward on states and actions."""
-    _at_least(1, states=states, successors=successors, horizon=horizon)
+    _at_least(1, states=states, successors=successors)
     _at_least(2, actions=actions)
     rng = np.random.default_rng(seed)
     probabilities = rng.dirichlet(np.ones(successors), size=(states, actions))
@@ -42,7 +42,6 @@ def chain(
 ) -> ExactTask:
     """Walk left or right along a line; the right end pays `goal` per step and holds whoever arrives."""
     _at_least(2, length=length)
-    _at_least(1, horizon=horizon)
     position = np.arange(length)
     destinations = np.stack([np.maximum(position - 1, 0), np.minimum(position + 1, length - 1)], axis=1)
     destinations[-1] = length - 1
