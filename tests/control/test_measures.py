@@ -59,6 +59,7 @@ def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
     np.testing.assert_array_equal(batch.action, -number)
     np.testing.assert_array_equal(batch.next_obs[:, 0], number + 0.5)
     np.testing.assert_array_equal(batch.terminated, number % 2 == 0)
+    np.testing.assert_array_equal(batch.demonstrated, number >= 100)
     assert mixed(own, numbered(100, 5), 0) is own
     assert mixed(own, numbered(100, 0), 1000) is own  # of no step it is known what followed
 

@@ -161,3 +161,24 @@ def test_without_reward_the_value_is_that_of_the_entropy() -> None:
     q = agent.critic(obs[:5], jnp.linspace(-0.9, 0.9, 10, dtype=jnp.float32).reshape(5, 2))
     np.testing.assert_allclose(q, discount * value, atol=0.1)
     np.testing.assert_allclose(np.exp(agent.actor(obs[0]).log_std), 0.87, atol=0.15)
+
+
+def test_a_policy_can_improve_only_where_it_has_been_while_the_critic_learns_from_demonstrations_too() -> None:
+    batch = transitions("sac")
+    shown = jnp.arange(ROWS) >= ROWS - 2
+    mixed = replace(batch, demonstrated=shown)
+    elsewhere = replace(mixed, obs=jnp.where(shown[:, None], batch.obs + 1.0, batch.obs))  # other demonstrations
+    here = make("sac", {"actor_at_demos": False, "learning_rate": 1e-20, "actor_learning_rate": 1e-2})
+    both = make("sac", {"learning_rate": 1e-20, "actor_learning_rate": 1e-2})  # a step of nothing keeps the critic
+    improve = {
+        solver: quick_jit(lambda b, s=solver: s.improve(agent_of("sac"), lambda _: b, reward, jax.random.key(0)))
+        for solver in (here, both)
+    }
+    one, other = (improve[here](b)[0].actor for b in (mixed, elsewhere))
+    assert not differs(one, other)
+    assert differs(one, agent_of("sac").actor)
+    assert differs(*(improve[both](b)[0].actor for b in (mixed, elsewhere)))
+    errors = [float(improve[here](b)[1]["critic_loss"]) for b in (mixed, elsewhere)]
+    assert errors[0] != pytest.approx(errors[1])
+    unmarked = replace(batch, demonstrated=None)
+    assert not differs(improve[here](unmarked)[0].actor, improve[both](mixed)[0].actor)  # nothing to leave out

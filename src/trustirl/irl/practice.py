@@ -192,7 +192,8 @@ def mixed(draw: DrawBatch, shown: Transition, count: int) -> DrawBatch:
     def draw_both(key: Array) -> Transition:
         own_key, shown_key = jax.random.split(key)
         index = jax.random.randint(shown_key, (count,), 0, len(shown.weight))
-        return jax.tree.map(lambda own, demo: jnp.concatenate([own[count:], demo[index]]), draw(own_key), shown)
+        both = jax.tree.map(lambda own, demo: jnp.concatenate([own[count:], demo[index]]), draw(own_key), shown)
+        return replace(both, demonstrated=jnp.arange(len(both.weight)) >= len(both.weight) - count)
 
     return draw_both
 

@@ -36,6 +36,8 @@ class SolverConfig:
     """Weight of the policy's entropy; where it is learned, the first one."""
     learn_temperature: bool = False
     """Steer SAC's temperature so that the entropy approaches minus the number of action dimensions."""
+    actor_at_demos: bool = True
+    """Improve SAC's policy at demonstrated states too; otherwise only where it has been, and the critic at both."""
     cap_values: bool = False
     """Values never exceed what the best reward on record would be worth if it were paid for ever."""
 

@@ -123,12 +123,21 @@ def sac(
         agent = replace(agent, critic=critic, target_critic=target_critic, critic_optimizer=optimizer)
         return agent, {"critic_loss": value}
 
-    def update_actor(agent: SacState, obs: Num[Array, "batch obs"], key: Array) -> tuple[SacState, Metrics]:
+    def update_actor(agent: SacState, batch: Transition, key: Array) -> tuple[SacState, Metrics]:
         temperature = jnp.exp(agent.log_temperature)
 
+        def mean(x: Float[Array, " batch"]) -> Float[Array, ""]:
+            """Over the states at which the policy improves.
+
+            Of other actions than the demonstrated ones at demonstrated states the critic can only guess.
+            """
+            if config.actor_at_demos or batch.demonstrated is None:
+                return jnp.mean(x)
+            return jnp.sum(x, where=~batch.demonstrated) / jnp.sum(~batch.demonstrated)
+
         def loss(actor: GaussianActor) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
-            action, log_prob = propose(actor, obs, key)
-            q, entropy = jnp.mean(smallest_q(agent.critic, obs, action)), -jnp.mean(log_prob)
+            action, log_prob = propose(actor, batch.obs, key)
+            q, entropy = mean(smallest_q(agent.critic, batch.obs, action)), -mean(log_prob)
             return -temperature * entropy - q, (q, entropy)
 
         (value, (q, entropy)), gradient = jax.value_and_grad(loss, has_aux=True)(agent.actor)
@@ -166,7 +175,7 @@ def sac(
             next_value = jnp.minimum(next_value, cap + chance)
             target = soft_target(reward(batch), terminated, next_value, end_value, config.discount)
             agent, critic_metrics = update_critic(agent, batch, target, critic_key)
-            agent, actor_metrics = update_actor(agent, batch.obs, actor_key)
+            agent, actor_metrics = update_actor(agent, batch, actor_key)
             return agent, critic_metrics | actor_metrics
 
         agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, updates))
