@@ -109,16 +109,22 @@ def test_demonstrated_steps_are_rows_of_experience_as_far_as_is_known_what_follo
 
 
 def test_the_share_of_demonstrated_steps_reaches_the_policy() -> None:
-    def start(share: float) -> TrainState:
-        parts = build(experiment(seeds=1, demo_share=share), cartpole_demo())
+    def start(share: float, fade: int | None = None) -> TrainState:
+        parts = build(experiment(seeds=1, demo_share=share, demo_fade=fade), cartpole_demo())
         state, _ = parts.loop.start(seed_keys(1))
         parts.close()
         return state
 
     without, with_ = start(0.0), start(0.5)
     np.testing.assert_array_equal(without.replay.rows.obs[0, :20], with_.replay.rows.obs[0, :20])  # random steps
-    pairs = zip(jax.tree.leaves(without.irl.policy), jax.tree.leaves(with_.irl.policy), strict=True)
-    assert any((one != other).any() for one, other in pairs)
+    assert _differ(without, with_)
+    assert _differ(with_, start(0.5, fade=1000))  # fewer
+    assert not _differ(with_, start(0.5, fade=10**9))
+
+
+def _differ(one: TrainState, other: TrainState) -> bool:
+    pairs = zip(jax.tree.leaves(one.irl.policy), jax.tree.leaves(other.irl.policy), strict=True)
+    return any((a != b).any() for a, b in pairs)
 
 
 def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
@@ -166,6 +172,7 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"batch": 0}, "batch must be at least 1"),
         ({"extra_steps": 3}, "multiple of envs"),
         ({"demo_share": 1.0}, r"demo_share must lie in \[0, 1\)"),
+        ({"demo_fade": 0}, "demo_fade must be at least 1, got 0"),
         ({"replay": 5}, "replay must hold"),
         ({"discount": 1.0}, "discount"),
         ({"reward_bound": 0.0}, "reward_bound"),

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
 from trustirl.core.checks import at_least, positive
@@ -75,13 +75,15 @@ class Plan(Schedule):
     """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
     demo_share: float = 0.0
     """Share of demonstrated steps in a policy minibatch."""
+    demo_fade: int | None = None
+    """Own steps after which no demonstrated ones are left in it; they fade evenly until then. None: they stay."""
     discounted: bool = False
     """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
 
     def __post_init__(self) -> None:
         """Refuse a plan that cannot be carried out."""
         super().__post_init__()
-        at_least(1, self, "reward_batch", "reference")
+        at_least(1, self, "reward_batch", "reference", *(["demo_fade"] if self.demo_fade is not None else []))
         if self.extra_steps < 0 or self.extra_steps % self.envs:
             raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
         if not 0.0 <= self.demo_share < 1.0:
@@ -122,7 +124,7 @@ class Rounds(NamedTuple):
 
 def rounds_of_practice(
     init: Callable[[Array], IrlState],
-    improve: Callable[[IrlState, DrawBatch, Array], tuple[IrlState, Metrics]],
+    improve: Callable[[IrlState, Buffer, Array], tuple[IrlState, Metrics]],
     actor: Callable[[PyTree], PyTree],
     collector: Collector,
     schedule: Schedule,
@@ -140,7 +142,7 @@ def rounds_of_practice(
     @eqx.filter_jit
     @eqx.filter_vmap
     def updated(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
-        irl, metrics = improve(irl, lambda k: draw(replay, k, schedule.batch), key)
+        irl, metrics = improve(irl, replay, key)
         return strongly_typed(irl), metrics
 
     @eqx.filter_jit(donate="all")
@@ -180,8 +182,8 @@ def rounds_of_practice(
     return Rounds(initial, practise)
 
 
-def mixed(draw: DrawBatch, shown: Transition, count: int) -> DrawBatch:
-    """Minibatches in which `count` rows are demonstrated steps.
+def mixed(draw: DrawBatch, shown: Transition, count: int, left: Float[Array, ""] | float = 1.0) -> DrawBatch:
+    """Minibatches in which `count` rows are demonstrated steps, each with the chance that is `left`.
 
     What a policy has not found yet it can learn from whoever has: off-policy learning takes steps from anywhere, and
     the reward labels them like any others.
@@ -192,8 +194,14 @@ def mixed(draw: DrawBatch, shown: Transition, count: int) -> DrawBatch:
     def draw_both(key: Array) -> Transition:
         own_key, shown_key = jax.random.split(key)
         index = jax.random.randint(shown_key, (count,), 0, len(shown.weight))
-        both = jax.tree.map(lambda own, demo: jnp.concatenate([own[count:], demo[index]]), draw(own_key), shown)
-        return replace(both, demonstrated=jnp.arange(len(both.weight)) >= len(both.weight) - count)
+        taken = jax.random.uniform(jax.random.fold_in(shown_key, 0), (count,)) < left
+
+        def join(own: Array, demo: Array) -> Array:
+            here = taken.reshape(-1, *[1] * (own.ndim - 1))
+            return jnp.concatenate([own[count:], jnp.where(here, demo[index], own[:count])])
+
+        both = jax.tree.map(join, draw(own_key), shown)
+        return replace(both, demonstrated=jnp.zeros(len(both.weight), bool).at[-count:].set(taken))
 
     return draw_both
 
@@ -245,8 +253,10 @@ def control_loop(
     `demo` is the demonstrations' measure, `shown` their steps as rows of experience, of which `example` is one.
     """
 
-    def improve(irl: IrlState, draw: DrawBatch, key: Array) -> tuple[IrlState, Metrics]:
-        return algorithm.improve(irl, mixed(draw, shown, round(plan.demo_share * plan.batch)), key)
+    def improve(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
+        left = 1.0 if plan.demo_fade is None else jnp.maximum(0.0, 1.0 - replay.added / plan.demo_fade)
+        own = lambda k: draw(replay, k, plan.batch)  # noqa: E731
+        return algorithm.improve(irl, mixed(own, shown, round(plan.demo_share * plan.batch), left), key)
 
     rounds = rounds_of_practice(
         algorithm.init, improve, solver.actor, collector, plan, _experience, capacity, example

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from trustirl.core.buffer import empty_buffer
+from trustirl.core.buffer import Buffer, draw, empty_buffer
 from trustirl.core.checks import at_least
 from trustirl.core.errors import InputError
-from trustirl.core.records import DrawBatch, Solver
+from trustirl.core.records import Solver
 from trustirl.core.types import IrlState, Metrics, TrainState
 from trustirl.core.words import count
 from trustirl.irl.loop import Loop
@@ -183,8 +183,8 @@ def expert_loop(
     def init(key: Array) -> IrlState:
         return IrlState(solver.init(key), reward=None, optimizer=None)
 
-    def improve(state: IrlState, draw: DrawBatch, key: Array) -> tuple[IrlState, Metrics]:
-        agent, metrics = solver.improve(state.policy, draw, true_reward, key)
+    def improve(state: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
+        agent, metrics = solver.improve(state.policy, lambda k: draw(replay, k, schedule.batch), true_reward, key)
         return replace(state, policy=agent), metrics
 
     rounds = rounds_of_practice(init, improve, solver.actor, collector, schedule, _rows, capacity, example)
