@@ -118,8 +118,7 @@ def test_the_share_of_demonstrated_steps_reaches_the_policy() -> None:
     without, with_ = start(0.0), start(0.5)
     np.testing.assert_array_equal(without.replay.rows.obs[0, :20], with_.replay.rows.obs[0, :20])  # random steps
     assert _differ(without, with_)
-    assert _differ(with_, start(0.5, fade=1000))  # fewer
-    assert not _differ(with_, start(0.5, fade=10**9))
+    assert _differ(with_, start(0.5, fade=1000))  # fewer of them
 
 
 def _differ(one: TrainState, other: TrainState) -> bool:
