@@ -196,6 +196,7 @@ def test_an_interrupted_expert_resumes_to_the_same_metrics_and_demonstrations(ru
         (["CartPole-v1", "--steps", "300"], "300 steps are too few; use at least 2000"),
         (["CartPole-v1", "--episodes", "0"], "episodes must be at least 1"),
         (["CartPole-v1", "--learn-temperature"], "settings of SAC"),
+        (["CartPole-v1", "--no-actor-at-demos"], "settings of SAC"),
         (["CartPole-v1", "--reward-batch", "3"], "--reward-batch"),
         (["CartPole-v1", "--task-args", "speed"], "name=value"),
     ],

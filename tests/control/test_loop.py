@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
+from tests.rl.batches import differs
 from trustirl.algorithms import ALGORITHMS
 from trustirl.asking import train_question
 from trustirl.core.errors import InputError
@@ -117,13 +118,8 @@ def test_the_share_of_demonstrated_steps_reaches_the_policy() -> None:
 
     without, with_ = start(0.0), start(0.5)
     np.testing.assert_array_equal(without.replay.rows.obs[0, :20], with_.replay.rows.obs[0, :20])  # random steps
-    assert _differ(without, with_)
-    assert _differ(with_, start(0.5, fade=1000))  # fewer of them
-
-
-def _differ(one: TrainState, other: TrainState) -> bool:
-    pairs = zip(jax.tree.leaves(one.irl.policy), jax.tree.leaves(other.irl.policy), strict=True)
-    return any((a != b).any() for a, b in pairs)
+    assert differs(without.irl.policy, with_.irl.policy)
+    assert differs(with_.irl.policy, start(0.5, fade=1000).irl.policy)  # fewer of them
 
 
 def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:

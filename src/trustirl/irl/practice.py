@@ -83,7 +83,9 @@ class Plan(Schedule):
     def __post_init__(self) -> None:
         """Refuse a plan that cannot be carried out."""
         super().__post_init__()
-        at_least(1, self, "reward_batch", "reference", *(["demo_fade"] if self.demo_fade is not None else []))
+        at_least(1, self, "reward_batch", "reference")
+        if self.demo_fade is not None:
+            at_least(1, self, "demo_fade")
         if self.extra_steps < 0 or self.extra_steps % self.envs:
             raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
         if not 0.0 <= self.demo_share < 1.0:

@@ -62,9 +62,10 @@ def softq(
 
     All its functions take raw observations; the prior rates all actions at once.
     """
-    if config.learn_temperature or config.actor_learning_rate is not None:
+    if config.learn_temperature or config.actor_learning_rate is not None or not config.actor_at_demos:
         raise InputError(
-            "learn_temperature and actor_learning_rate are settings of SAC; discrete actions need no actor."
+            "learn_temperature, actor_learning_rate and actor_at_demos are settings of SAC; discrete actions need no "
+            "actor."
         )
     standardise = standardiser(obs_mean, obs_std)
     loss_of_critic = critic_loss or squared_bellman_error
@@ -124,12 +125,12 @@ def softq(
         nothing = absorbing_pair(obs_dim, jnp.zeros(1, jnp.int32))
         end_value = terminal_value(reward, nothing, config.discount, termination)
         cap = value_cap(config, reward, draw, end_value, key)
-        chance = temperature * math.log(actions) / (1 - config.discount)
+        most_bonus = temperature * math.log(actions) / (1 - config.discount)
 
         def update(agent: SoftQState, key: Array) -> tuple[SoftQState, Metrics]:
             batch = draw(key)
             next_obs, terminated = successors(batch)
-            next_value = jnp.minimum(soft_value(agent.target_critic, next_obs), cap + chance)
+            next_value = jnp.minimum(soft_value(agent.target_critic, next_obs), cap + most_bonus)
             target = soft_target(reward(batch), terminated, next_value, end_value, config.discount)
             metrics = describe(agent, batch.obs)
             agent, value = update_critic(agent, batch, target)
