@@ -59,14 +59,13 @@ def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
     np.testing.assert_array_equal(batch.action, -number)
     np.testing.assert_array_equal(batch.next_obs[:, 0], number + 0.5)
     np.testing.assert_array_equal(batch.terminated, number % 2 == 0)
-    np.testing.assert_array_equal(batch.demonstrated, number >= 100)
-    faded = mixed(own, numbered(100, 5), 1000, left=jnp.float32(0.25))(jax.random.key(0))
-    number = np.asarray(faded.weight).astype(int)
-    np.testing.assert_array_equal(faded.demonstrated, number >= 100)
-    assert abs((number >= 100).sum() - 250) < 5 * np.sqrt(1000 * 0.25 * 0.75)
-    np.testing.assert_array_equal(faded.obs, number[:, None] * np.ones(3))
-    np.testing.assert_array_equal(faded.terminated, number % 2 == 0)
-    assert not np.any(mixed(own, numbered(100, 5), 1000, left=0.0)(jax.random.key(0)).demonstrated)
+    assert batch.critic_only is None
+    for chance in (0.0, 0.25, 1.0):
+        faded = mixed(own, numbered(100, 5), 1000, policy_too=jnp.float32(chance))(jax.random.key(0))
+        np.testing.assert_array_equal(faded.weight, batch.weight)  # the same steps
+        alone = np.asarray(faded.critic_only)
+        assert not np.any(alone & (number < 100))
+        assert abs(alone.sum() - 1000 * (1 - chance)) <= 5 * np.sqrt(1000 * chance * (1 - chance))
     assert mixed(own, numbered(100, 5), 0) is own
     assert mixed(own, numbered(100, 0), 1000) is own  # of no step it is known what followed
 

@@ -21,7 +21,7 @@ class Transition(eqx.Module):
     next_obs: Num[Array, "..."] | None = None  # the true successor, also where an episode ended
     terminated: Bool[Array, "..."] | None = None  # the MDP ended there; a time limit does not count
     absorbing: Bool[Array, "..."] | None = None  # the pair stands for the state after an end (termination mode T2)
-    demonstrated: Bool[Array, "..."] | None = None  # in a minibatch of experience: steps of demonstrations
+    critic_only: Bool[Array, "..."] | None = None  # in a minibatch: where the critic learns, and the policy does not
 
 
 class RewardData(NamedTuple):

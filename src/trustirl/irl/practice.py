@@ -76,7 +76,8 @@ class Plan(Schedule):
     demo_share: float = 0.0
     """Share of demonstrated steps in a policy minibatch."""
     demo_fade: int | None = None
-    """Own steps after which no demonstrated ones are left in it; they fade evenly until then. None: they stay."""
+    """Own steps after which SAC's policy no longer improves at demonstrated states, where from then on the critic
+    learns alone; until then ever less. None: it always does."""
     discounted: bool = False
     """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
 
@@ -184,11 +185,12 @@ def rounds_of_practice(
     return Rounds(initial, practise)
 
 
-def mixed(draw: DrawBatch, shown: Transition, count: int, left: Float[Array, ""] | float = 1.0) -> DrawBatch:
-    """Minibatches in which `count` rows are demonstrated steps, each with the chance that is `left`.
+def mixed(draw: DrawBatch, shown: Transition, count: int, policy_too: Float[Array, ""] | None = None) -> DrawBatch:
+    """Minibatches in which `count` rows are demonstrated steps.
 
     What a policy has not found yet it can learn from whoever has: off-policy learning takes steps from anywhere, and
-    the reward labels them like any others.
+    the reward labels them like any others. But what other actions would be worth there the critic can only guess, so
+    with less than certainty of `policy_too` a row may be there for the critic alone.
     """
     if not count or not len(shown.weight):
         return draw
@@ -196,14 +198,12 @@ def mixed(draw: DrawBatch, shown: Transition, count: int, left: Float[Array, ""]
     def draw_both(key: Array) -> Transition:
         own_key, shown_key = jax.random.split(key)
         index = jax.random.randint(shown_key, (count,), 0, len(shown.weight))
-        taken = jax.random.uniform(jax.random.fold_in(shown_key, 0), (count,)) < left
-
-        def join(own: Array, demo: Array) -> Array:
-            here = taken.reshape(-1, *[1] * (own.ndim - 1))
-            return jnp.concatenate([own[count:], jnp.where(here, demo[index], own[:count])])
-
+        join = lambda own, demo: jnp.concatenate([own[count:], demo[index]])  # noqa: E731
         both = jax.tree.map(join, draw(own_key), shown)
-        return replace(both, demonstrated=jnp.zeros(len(both.weight), bool).at[-count:].set(taken))
+        if policy_too is None:
+            return both
+        watched = jax.random.uniform(jax.random.fold_in(shown_key, 0), (count,)) >= policy_too
+        return replace(both, critic_only=jnp.zeros(len(both.weight), bool).at[-count:].set(watched))
 
     return draw_both
 
@@ -256,9 +256,9 @@ def control_loop(
     """
 
     def improve(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
-        left = 1.0 if plan.demo_fade is None else jnp.maximum(0.0, 1.0 - replay.added / plan.demo_fade)
+        policy_too = None if plan.demo_fade is None else jnp.maximum(0.0, 1.0 - replay.added / plan.demo_fade)
         own = lambda k: draw(replay, k, plan.batch)  # noqa: E731
-        return algorithm.improve(irl, mixed(own, shown, round(plan.demo_share * plan.batch), left), key)
+        return algorithm.improve(irl, mixed(own, shown, round(plan.demo_share * plan.batch), policy_too), key)
 
     rounds = rounds_of_practice(
         algorithm.init, improve, solver.actor, collector, plan, _experience, capacity, example

@@ -23,7 +23,7 @@ class SolverConfig:
     learning_rate: float = 3e-4
     """Adam's step size for critic and temperature, and for the actor unless it has its own."""
     actor_learning_rate: float | None = None
-    """Adam's step size for SAC's actor; None: the same as the critic's."""
+    """Adam's step size for the actor, which discrete actions do not need; None: the same as the critic's."""
     discount: float = 0.99
     """g."""
     tau: float = 0.005
@@ -36,8 +36,6 @@ class SolverConfig:
     """Weight of the policy's entropy; where it is learned, the first one."""
     learn_temperature: bool = False
     """Steer SAC's temperature so that the entropy approaches minus the number of action dimensions."""
-    actor_at_demos: bool = True
-    """Improve SAC's policy at demonstrated states too; otherwise only where it has been, and the critic at both."""
     cap_values: bool = False
     """Values never exceed what the best reward on record would be worth if it were paid for ever."""
 

@@ -127,13 +127,11 @@ def sac(
         temperature = jnp.exp(agent.log_temperature)
 
         def mean(x: Float[Array, " batch"]) -> Float[Array, ""]:
-            """Over the states at which the policy improves.
-
-            Of other actions than the demonstrated ones at demonstrated states the critic can only guess.
-            """
-            if config.actor_at_demos or batch.demonstrated is None:
+            """Over the states at which the policy improves."""
+            if batch.critic_only is None:
                 return jnp.mean(x)
-            return jnp.sum(x, where=~batch.demonstrated) / jnp.sum(~batch.demonstrated)
+            here = ~batch.critic_only
+            return jnp.sum(x, where=here) / jnp.maximum(jnp.sum(here), 1)
 
         def loss(actor: GaussianActor) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
             action, log_prob = propose(actor, batch.obs, key)

@@ -62,11 +62,8 @@ def softq(
 
     All its functions take raw observations; the prior rates all actions at once.
     """
-    if config.learn_temperature or config.actor_learning_rate is not None or not config.actor_at_demos:
-        raise InputError(
-            "learn_temperature, actor_learning_rate and actor_at_demos are settings of SAC; discrete actions need no "
-            "actor."
-        )
+    if config.learn_temperature:
+        raise InputError("learn_temperature is a setting of SAC; with discrete actions the temperature stays.")
     standardise = standardiser(obs_mean, obs_std)
     loss_of_critic = critic_loss or squared_bellman_error
     temperature = config.temperature
