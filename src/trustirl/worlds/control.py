@@ -40,17 +40,19 @@ from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, replay_bytes
 
 # What a policy needs that follows a moving reward (results/control-variants): a low temperature, or the reward must
-# grow for long before it counts; LayerNorm and a quick target critic, or the values lag; steps that shrink, and
-# an average over the latest iterations, or the last policy is a throw of the dice. Demonstrated steps in every
-# minibatch, or it must find by itself what the reward asks for.
-FOLLOWER = {"temperature": 0.05, "layer_norm": True, "tau": 0.02, "learning_rate": 1e-3}
-FOLLOWER |= {"annealing": 0.1, "averaging": 1e-4, "demo_share": 0.25}
+# grow for long before it counts; LayerNorm and a quick target critic, or the values lag; a slower actor, or it runs
+# after what the critic only guesses, and a cap on values, or they run away; steps that shrink, and an average over
+# the latest iterations, or the last policy is a throw of the dice. Demonstrated steps in every minibatch, or it must
+# find by itself what the reward asks for; soon for the critic alone, or it is promised what it cannot do.
+FOLLOWER: dict[str, Any] = {"temperature": 0.05, "layer_norm": True, "tau": 0.02, "cap_values": True}
+FOLLOWER |= {"learning_rate": 1e-3, "actor_learning_rate": 3e-4, "annealing": 0.1, "averaging": 1e-4}
+FOLLOWER |= {"demo_share": 0.25, "demo_fade": 60_000}
 
 # Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
 # minibatches want small constant steps, and mu starts near sqrt(1/256 + 1/256), where the plain norm begins to bind.
 # A target that narrows with the run leaves early plateaus quickly and comes to rest in the end.
-REWARD_STEP = {"reward_step": 3e-4, "decay": 0.0, "inner_steps": 10}
-TRUST_REGION = {"mu": 0.075, "target": 0.6, "narrowing": 1.5, "trust": "backtrack"}
+REWARD_STEP = {"reward_step": 1e-3, "decay": 0.0, "inner_steps": 10}
+TRUST_REGION = {"mu": 0.075, "target": 2.0, "narrowing": 1.5, "trust": "backtrack"}
 SAMPLED: dict[str, dict[str, Any]] = {
     "piro": FOLLOWER | REWARD_STEP | TRUST_REGION,
     "ml-irl": FOLLOWER | REWARD_STEP,
@@ -60,8 +62,9 @@ SAMPLED: dict[str, dict[str, Any]] = {
 # released code. SAC is the usual one.
 PAPER: dict[str, dict[str, Any]] = {
     name: ours
-    | {"temperature": 0.2, "layer_norm": False, "tau": 0.005, "learning_rate": 3e-4, "annealing": 1.0}
-    | {"averaging": 1.0, "demo_share": 0.0, "reward_step": 1e-4, "reward_batch": 256}
+    | {"temperature": 0.2, "layer_norm": False, "tau": 0.005, "cap_values": False}
+    | {"learning_rate": 3e-4, "actor_learning_rate": None, "annealing": 1.0, "averaging": 1.0}
+    | {"demo_share": 0.0, "demo_fade": None, "reward_step": 1e-4, "reward_batch": 256}
     for name, ours in SAMPLED.items()
 }
 PAPER["piro"] |= {"mu": 0.01, "mu_min": 1e-3, "mu_max": 10.0, "target": 0.5, "narrowing": 0.0, "trust": "adaptive"}
