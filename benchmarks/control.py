@@ -1,9 +1,10 @@
 """Run folders as rows of a study: the last policy's true returns, all seeds, every evaluation kept.
 
     trustirl train piro --task Hopper-v4 --demos demos.npz --demo-episodes 1 --seeds 5 --out runs/hopper
-    python benchmarks/control.py results/control runs/hopper ...
+    python benchmarks/control.py results/control runs/hopper "another temperature=runs/hopper-warm" ...
 
-Rows of the same algorithm, task, demonstrations and settings are replaced, others stay.
+Rows of the same algorithm, task, demonstrations and settings are replaced, others stay. What stands before = is how
+tables tell rows of one algorithm and task apart.
 """
 
 import argparse
@@ -36,17 +37,20 @@ def main() -> None:
     """Write results.json and curves.csv.gz of a study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path, help="folder below results/")
-    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("runs", nargs="+", help="run folders, or VARIANT=FOLDER")
     arguments = parser.parse_args()
     study: Path = arguments.study
     study.mkdir(parents=True, exist_ok=True)
     file = study / "results.json"
     rows = json.loads(file.read_text()) if file.exists() else []
-    for folder in arguments.runs:
+    for given in arguments.runs:
+        variant, _, path = given.rpartition("=")
+        folder = Path(path)
         row, metrics = row_of(folder)
+        row |= {"variant": variant} if variant else {}
         rows = [old for old in rows if not same(old, row)] + [row]
         write_curves(study / f"{row['task']}-{row['algorithm']}-{folder.name}.csv.gz", metrics)
-    rows.sort(key=lambda row: (row["task"], row["algorithm"] != "piro", row["algorithm"]))
+    rows.sort(key=lambda row: (row["task"], row["algorithm"] != "piro", row["algorithm"], row.get("variant", "")))
     file.write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -1,8 +1,8 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
-A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `updates` or `loop`, and
-STUDY a folder of results/; `experts packaged` is made of the cards of the packaged demonstrations. With --check
-nothing is written, and a table that its results would change is an error.
+A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `compared`, `updates` or
+`loop`, and STUDY a folder of results/; `experts packaged` is made of the cards of the packaged demonstrations. With
+--check nothing is written, and a table that its results would change is an error.
 """
 
 import argparse
@@ -11,6 +11,10 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from trustirl.evaluation.stats import iqm
 
 MARKED = re.compile(r"(<!-- table:(\w+) ([\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 OPENING = "<!-- table:"
@@ -42,7 +46,7 @@ def _learned(row: Row) -> tuple[Any, ...]:
     expert, random = row["expert_return"], row["random_return"]
     return (
         row["task"],
-        ", ".join(filter(None, (row["algorithm"], row.get("variant")))),
+        _method(row),
         row["demo_episodes"],
         f"{row.get('trained_steps', row['steps']):,}",  # a run may have been cut
         len(returns),
@@ -52,6 +56,48 @@ def _learned(row: Row) -> tuple[Any, ...]:
         NONE if expert is None else f"{(mean - random) / (expert - random):.2f}",
         f"{row['wall_seconds'] / 60:.1f}",
     )
+
+
+def compared(rows: list[Row]) -> str:
+    """How far, how steadily and how soon: every seed's last policy."""
+    header = (
+        "task",
+        "method",
+        "steps",
+        "each seed",
+        "inter-quartile mean",
+        "demonstration",
+        "share of it",
+        "mean largest drawdown",
+        "steps to 90 %, mean",
+        "minutes",
+    )
+    return _table(header, (_compared(row) for row in rows)) + _devices(rows)
+
+
+def _compared(row: Row) -> tuple[Any, ...]:
+    middle, shown = float(iqm(np.asarray(row["returns"]))), row["expert_return"]
+    falls = [fall for fall in row["drawdown"] if fall is not None]  # a method of one evaluation has none
+    soon = row["steps_to_90"]
+    late = sum(step is None for step in soon)
+    reached = [step for step in soon if step is not None]
+    when = [f"{sum(reached) / len(reached):,.0f}"] if reached else []
+    return (
+        row["task"],
+        _method(row),
+        f"{row['steps']:,}",
+        " ".join(f"{value:,.0f}" for value in row["returns"]),
+        f"{middle:,.0f}",
+        NONE if shown is None else f"{shown:,.0f}",
+        NONE if shown is None else f"{middle / shown:.2f}",
+        f"{sum(falls) / len(falls):,.0f}" if falls else NONE,
+        ", ".join([*when, *([f"{late} never"] if late else [])]),
+        f"{row['wall_seconds'] / 60:.1f}",
+    )
+
+
+def _method(row: Row) -> str:
+    return ", ".join(filter(None, (row["algorithm"], row.get("variant"))))
 
 
 def updates(rows: list[Row]) -> str:
@@ -135,6 +181,7 @@ def _table(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
 
 KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
+    "compared": compared,
     "updates": updates,
     "loop": loop,
     "experts": experts,

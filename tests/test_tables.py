@@ -49,6 +49,18 @@ def test_a_changed_number_is_noticed_and_written(copy):
     assert text.endswith("after\n")
 
 
+def test_a_comparison_shows_every_seed_and_who_never_came_near(copy):
+    rows = json.loads((copy / STUDY).read_text())[:1]
+    told = {"returns": [0.0, 90.0, 100.0, 110.0, 900.0], "drawdown": [10.0, 20.0, 30.0, 40.0, 50.0]}
+    rows[0] |= told | {"steps_to_90": [None, 1000, 3000, 2000, 2000], "expert_return": 200.0, "variant": "odd"}
+    (copy / STUDY).write_text(json.dumps(rows))
+    (copy / "README.md").write_text("<!-- table:compared control-first -->\n<!-- /table -->\n")
+    assert tables("--root", copy).returncode == 0
+    text = (copy / "README.md").read_text()
+    assert ", odd | " in text
+    assert "| 0 90 100 110 900 | 100 | 200 | 0.50 | 30 | 2,000, 1 never |" in text
+
+
 @pytest.mark.parametrize(
     "text", ["<!-- table:learning control-first -->\n", "<!-- table:other x -->\n<!-- /table -->"]
 )
