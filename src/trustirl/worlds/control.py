@@ -76,7 +76,7 @@ PAPER["piro"] |= {"mu": 0.01, "mu_min": 1e-3, "mu_max": 10.0, "target": 0.5, "na
 TUNED: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"steps": 61_000, "steps_per_iteration": 2500, "rounds": 5, "batch": 128, "reward_batch": 500}
     | {"width": 64, "learning_rate": 5e-4, "discount": 0.997, "temperature": 0.02, "averaging": 5e-4}
-    | {"target": 1.5, "narrowing": 3.0}
+    | {"reward_step": 3e-4, "target": 1.5, "narrowing": 3.0}
     | {"reward_inputs": "state", "reward_width": 64, "evaluate_every": 2},
 }
 
