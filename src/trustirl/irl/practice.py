@@ -189,8 +189,8 @@ def mixed(draw: DrawBatch, shown: Transition, count: int, policy_too: Float[Arra
     """Minibatches in which `count` rows are demonstrated steps.
 
     What a policy has not found yet it can learn from whoever has: off-policy learning takes steps from anywhere, and
-    the reward labels them like any others. But what other actions would be worth there the critic can only guess, so
-    with less than certainty of `policy_too` a row may be there for the critic alone.
+    the reward labels them like any others. But what other actions would be worth there the critic can only guess:
+    `policy_too` is the chance with which such a row is the policy's as well as the critic's, by default always.
     """
     if not count or not len(shown.weight):
         return draw
