@@ -109,18 +109,6 @@ def test_demonstrated_steps_are_rows_of_experience_as_far_as_is_known_what_follo
     assert [leaf.dtype for leaf in jax.tree.leaves(shown)] == [leaf.dtype for leaf in jax.tree.leaves(example)]
 
 
-def test_demonstrated_steps_reach_the_policy_until_they_fade() -> None:
-    def start(fade: int | None) -> TrainState:
-        parts = build(experiment(task="Pendulum-v1", seeds=1, demo_share=0.5, demo_fade=fade), pendulum_demo())
-        state, _ = parts.loop.start(seed_keys(1))
-        parts.close()
-        return state
-
-    whole, faded = start(None), start(1)  # there they are soon for the critic alone
-    np.testing.assert_array_equal(whole.replay.rows.obs[0, :20], faded.replay.rows.obs[0, :20])  # random steps
-    assert differs(whole.irl.policy.actor, faded.irl.policy.actor)
-
-
 def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
     parts = build(experiment(extra_steps=40), cartpole_demo())
     state, _ = parts.loop.start(seed_keys(2))

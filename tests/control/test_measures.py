@@ -1,5 +1,7 @@
 """The pieces between environments and updates: replay, weighted sampling, measures with absorbing shares."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from trustirl.core.buffer import add, draw, empty_buffer
 from trustirl.core.measure import concat, expect, minibatches, sample
 from trustirl.core.types import RewardData, Transition
-from trustirl.irl.practice import Weighing, episode_measure, mixed
+from trustirl.irl.practice import Plan, Weighing, episode_measure, minibatches_of, mixed
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import TableReward
 from trustirl.rl.exact import occupancy, solve
@@ -68,6 +70,21 @@ def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
         assert abs(alone.sum() - 1000 * (1 - chance)) <= 5 * np.sqrt(1000 * chance * (1 - chance))
     assert mixed(own, numbered(100, 5), 0) is own
     assert mixed(own, numbered(100, 0), 1000) is own  # of no step it is known what followed
+
+
+def test_demonstrated_steps_fade_for_the_policy_as_its_own_grow() -> None:
+    plan = Plan(batch=4000, demo_share=0.25, demo_fade=40)
+    replay = empty_buffer(100, numbered(0, 1))
+    shares = []
+    for own in (0, 10, 20, 50):
+        replay = replace(replay, added=jnp.int32(own))
+        batch = minibatches_of(replay, numbered(100, 5), plan)(jax.random.key(0))
+        assert int((batch.weight >= 100).sum()) == 1000
+        shares.append(float(batch.critic_only.sum()) / 1000)
+    np.testing.assert_allclose(shares, [0.0, 0.25, 0.5, 1.0], atol=0.08)
+    assert (
+        minibatches_of(replay, numbered(100, 5), replace(plan, demo_fade=None))(jax.random.key(0)).critic_only is None
+    )
 
 
 def test_weighted_sampling_follows_the_weights() -> None:
