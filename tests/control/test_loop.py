@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
-from tests.rl.batches import differs
 from trustirl.algorithms import ALGORITHMS
 from trustirl.asking import train_question
 from trustirl.core.errors import InputError
-from trustirl.core.types import TrainState, Transition
+from trustirl.core.types import Transition
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
