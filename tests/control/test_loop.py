@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
+from tests.rl.batches import differs
 from trustirl.algorithms import ALGORITHMS
 from trustirl.asking import train_question
 from trustirl.core.errors import InputError
-from trustirl.core.types import Transition
+from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
@@ -106,6 +107,18 @@ def test_demonstrated_steps_are_rows_of_experience_as_far_as_is_known_what_follo
     sparse = demos.subsample(2)
     assert _experience(sparse, sparse.observations, sparse.actions, example, ends=True).obs.shape == (0, 2)
     assert [leaf.dtype for leaf in jax.tree.leaves(shown)] == [leaf.dtype for leaf in jax.tree.leaves(example)]
+
+
+def test_the_share_of_demonstrated_steps_reaches_the_policy() -> None:
+    def start(share: float) -> TrainState:
+        parts = build(experiment(seeds=1, demo_share=share), cartpole_demo())
+        state, _ = parts.loop.start(seed_keys(1))
+        parts.close()
+        return state
+
+    without, with_ = start(0.0), start(0.5)
+    np.testing.assert_array_equal(without.replay.rows.obs[0, :20], with_.replay.rows.obs[0, :20])  # random steps
+    assert differs(without.irl.policy, with_.irl.policy)
 
 
 def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:

@@ -188,7 +188,6 @@ def test_a_reward_that_explodes_stops_the_run_and_is_named(tmp_path: Path) -> No
     assert RunFolder(run).has_checkpoint()
 
 
-@pytest.mark.slow  # an interrupted run and a killed one of the exact world have quick tests
 @pytest.mark.parametrize("run", ["CartPole-v1"], indirect=True)
 def test_kill_9_loses_nothing(run: ti.Run, tmp_path: Path) -> None:
     """In a process that computes exactly as this one does: the same precision, the same compiled programs."""

@@ -43,8 +43,9 @@ def test_reward_is_batched_numpy_and_recovers_the_distance(run: ti.Run) -> None:
         run.reward(np.array([9]), np.array([0]))
 
 
-@pytest.mark.slow  # a saved control run has a quick test of its own
-@pytest.mark.parametrize("kind", ["table", "linear", "mlp"])
+@pytest.mark.parametrize(
+    "kind", ["table", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("linear", "mlp"))]
+)
 def test_saved_runs_load_to_the_same(kind: str, tmp_path: Path) -> None:
     run = ti.train("ml-irl", task="chain", steps=2, reward=kind, seeds=2, out=tmp_path / "run")
     loaded = ti.load(tmp_path / "run")

@@ -172,7 +172,6 @@ def test_it_ends_quietly_when_nobody_reads() -> None:
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
-@pytest.mark.slow  # its parts have quick tests of their own
 def test_demos_from_a_file_and_network_rewards(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "d.npz", observations=rng.integers(9, size=40), actions=rng.integers(5, size=40))
