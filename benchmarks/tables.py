@@ -25,75 +25,56 @@ Row = dict[str, Any]
 
 def learning(rows: list[Row]) -> str:
     """True returns of the last policy."""
-    header = (
-        "task",
-        "method",
-        "demos",
-        "steps",
-        "seeds",
-        "mean return",
-        "worst to best",
-        "expert",
-        "score",
-        "minutes",
-    )
-    return _table(header, (_learned(row) for row in rows)) + _devices(rows)
+    return _row_by_row(rows, _learned)
 
 
-def _learned(row: Row) -> tuple[Any, ...]:
+def _learned(row: Row) -> dict[str, Any]:
     returns = row["returns"]
     mean = sum(returns) / len(returns)
     expert, random = row["expert_return"], row["random_return"]
-    return (
-        row["task"],
-        _method(row),
-        row["demo_episodes"],
-        f"{row.get('trained_steps', row['steps']):,}",  # a run may have been cut
-        len(returns),
-        f"{mean:,.0f}",
-        f"{min(returns):,.0f} to {max(returns):,.0f}",
-        NONE if expert is None else f"{expert:,.0f}",
-        NONE if expert is None else f"{(mean - random) / (expert - random):.2f}",
-        f"{row['wall_seconds'] / 60:.1f}",
-    )
+    return {
+        "task": row["task"],
+        "method": _method(row),
+        "demos": row["demo_episodes"],
+        "steps": f"{row.get('trained_steps', row['steps']):,}",  # a run may have been cut
+        "seeds": len(returns),
+        "mean return": f"{mean:,.0f}",
+        "worst to best": f"{min(returns):,.0f} to {max(returns):,.0f}",
+        "expert": NONE if expert is None else f"{expert:,.0f}",
+        "score": NONE if expert is None else f"{(mean - random) / (expert - random):.2f}",
+        "minutes": f"{row['wall_seconds'] / 60:.1f}",
+    }
 
 
 def compared(rows: list[Row]) -> str:
     """How far, how steadily and how soon: every seed's last policy."""
-    header = (
-        "task",
-        "method",
-        "steps",
-        "each seed",
-        "inter-quartile mean",
-        "demonstration",
-        "share of it",
-        "mean largest drawdown",
-        "steps to 90 %, mean",
-        "minutes",
-    )
-    return _table(header, (_compared(row) for row in rows)) + _devices(rows)
+    return _row_by_row(rows, _compared)
 
 
-def _compared(row: Row) -> tuple[Any, ...]:
+def _compared(row: Row) -> dict[str, Any]:
     middle, shown = float(iqm(np.asarray(row["returns"]))), row["expert_return"]
     falls = [fall for fall in row["drawdown"] if fall is not None]  # a method of one evaluation has none
-    soon = row["steps_to_90"]
-    late = sum(step is None for step in soon)
-    reached = [step for step in soon if step is not None]
-    when = [f"{sum(reached) / len(reached):,.0f}"] if reached else []
-    return (
-        row["task"],
-        _method(row),
-        f"{row['steps']:,}",
-        " ".join(f"{value:,.0f}" for value in row["returns"]),
-        f"{middle:,.0f}",
-        NONE if shown is None else f"{shown:,.0f}",
-        NONE if shown is None else f"{middle / shown:.2f}",
-        f"{sum(falls) / len(falls):,.0f}" if falls else NONE,
-        ", ".join([*when, *([f"{late} never"] if late else [])]),
-        f"{row['wall_seconds'] / 60:.1f}",
-    )
+    reached = [step for step in row["steps_to_90"] if step is not None]
+    never = len(row["steps_to_90"]) - len(reached)
+    soon = [f"{sum(reached) / len(reached):,.0f}"] if reached else []
+    return {
+        "task": row["task"],
+        "method": _method(row),
+        "steps": f"{row['steps']:,}",
+        "each seed": " ".join(f"{value:,.0f}" for value in row["returns"]),
+        "inter-quartile mean": f"{middle:,.0f}",
+        "demonstration": NONE if shown is None else f"{shown:,.0f}",
+        "share of it": NONE if shown is None else f"{middle / shown:.2f}",
+        "mean largest drawdown": f"{sum(falls) / len(falls):,.0f}" if falls else NONE,
+        "steps to 90 %, mean": ", ".join(soon + [f"{never} never"] * (never > 0)),
+        "minutes": f"{row['wall_seconds'] / 60:.1f}",
+    }
+
+
+def _row_by_row(rows: list[Row], told: Callable[[Row], dict[str, Any]]) -> str:
+    """What is told of every row, by column, and where the rows come from."""
+    lines = [told(row) for row in rows]
+    return _table(lines[0], (line.values() for line in lines)) + _devices(rows)
 
 
 def _method(row: Row) -> str:
