@@ -10,7 +10,7 @@ import pytest
 from trustirl.core.buffer import add, draw, empty_buffer
 from trustirl.core.measure import concat, expect, minibatches, sample
 from trustirl.core.types import RewardData, Transition
-from trustirl.irl.practice import Plan, Weighing, episode_measure, minibatches_of, mixed
+from trustirl.irl.practice import Plan, Weighing, episode_measure, mixed, policy_minibatches
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import TableReward
 from trustirl.rl.exact import occupancy, solve
@@ -78,13 +78,12 @@ def test_demonstrated_steps_fade_for_the_policy_as_its_own_grow() -> None:
     shares = []
     for own in (0, 10, 20, 50):
         replay = replace(replay, added=jnp.int32(own))
-        batch = minibatches_of(replay, numbered(100, 5), plan)(jax.random.key(0))
+        batch = policy_minibatches(replay, numbered(100, 5), plan)(jax.random.key(0))
         assert int((batch.weight >= 100).sum()) == 1000
         shares.append(float(batch.critic_only.sum()) / 1000)
     np.testing.assert_allclose(shares, [0.0, 0.25, 0.5, 1.0], atol=0.08)
-    assert (
-        minibatches_of(replay, numbered(100, 5), replace(plan, demo_fade=None))(jax.random.key(0)).critic_only is None
-    )
+    always = policy_minibatches(replay, numbered(100, 5), replace(plan, demo_fade=None))
+    assert always(jax.random.key(0)).critic_only is None
 
 
 def test_weighted_sampling_follows_the_weights() -> None:

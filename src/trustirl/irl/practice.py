@@ -185,7 +185,7 @@ def rounds_of_practice(
     return Rounds(initial, practise)
 
 
-def minibatches_of(replay: Buffer, shown: Transition, plan: Plan) -> DrawBatch:
+def policy_minibatches(replay: Buffer, shown: Transition, plan: Plan) -> DrawBatch:
     """What the policy learns from: its own steps, and its share of demonstrated ones."""
     policy_too = None if plan.demo_fade is None else jnp.maximum(0.0, 1.0 - replay.added / plan.demo_fade)
     own = lambda key: draw(replay, key, plan.batch)  # noqa: E731
@@ -263,7 +263,7 @@ def control_loop(
     """
 
     def improve(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
-        return algorithm.improve(irl, minibatches_of(replay, shown, plan), key)
+        return algorithm.improve(irl, policy_minibatches(replay, shown, plan), key)
 
     rounds = rounds_of_practice(
         algorithm.init, improve, solver.actor, collector, plan, _experience, capacity, example
