@@ -145,4 +145,7 @@ def test_processes_share_cores_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     gpus = [share(place, 3) for place in range(3)]
     assert [told["CUDA_VISIBLE_DEVICES"] for told in gpus] == ["2", "5", "2"]
-    assert {told["XLA_PYTHON_CLIENT_MEM_FRACTION"] for told in gpus} == {"0.450"}
+    assert {told["XLA_PYTHON_CLIENT_PREALLOCATE"] for told in gpus} == {"false"}
+    # What waits for a GPU leaves its cores to its neighbours.
+    assert {told["TRUSTIRL_CORES"] for told in gpus} == {"0,1,2,3,4", "1,2,3,4,0", "3,4,0,1,2"}
+    assert [share(place, 5)["TRUSTIRL_CORES"] for place in (0, 2)] == ["0,1,2,3", "2,3,4,0"]

@@ -9,7 +9,9 @@ from queue import SimpleQueue
 
 from trustirl.bench.work import Done, Work, perform
 
-GPU_MEMORY = 0.9  # share of a GPU's memory that the runs on it divide among themselves
+# Replays differ in size: let each run on a GPU take the memory that it needs, which the plan has checked.
+SHARED_GPU = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+NEIGHBOURS = 4  # runs on a GPU wait for it in turn: the cores of so many shares are open to each
 
 
 def run_locally(works: Sequence[Work], workers: int) -> Iterator[Done]:
@@ -37,20 +39,16 @@ def run_locally(works: Sequence[Work], workers: int) -> Iterator[Done]:
 
 
 def share(place: int, workers: int) -> dict[str, str]:
-    """What tells one of several processes which cores and how much of which GPU are its own."""
+    """What tells one of several processes which cores and which GPU it may use."""
     if workers == 1:
         return {}
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    own = (
-        cores[place * len(cores) // workers : (place + 1) * len(cores) // workers] or cores[place % len(cores) :][:1]
-    )
-    told = {"TRUSTIRL_CORES": ",".join(map(str, own))} if own else {}
     present = ",".join(file.name.removeprefix("nvidia") for file in sorted(Path("/dev").glob("nvidia[0-9]*")))
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", present).split(",") if name]
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    reach = min(NEIGHBOURS, workers) if names else 1
+    first, end = (number * len(cores) // workers for number in (place, place + reach))
+    own = [cores[index % len(cores)] for index in range(first, max(end, first + 1))] if cores else []
+    told = {"TRUSTIRL_CORES": ",".join(map(str, own))} if own else {}
     if names:
-        fraction = GPU_MEMORY / -(-workers // len(names))
-        told |= {
-            "CUDA_VISIBLE_DEVICES": names[place % len(names)],
-            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{fraction:.3f}",
-        }
+        told |= {"CUDA_VISIBLE_DEVICES": names[place % len(names)]} | SHARED_GPU
     return told

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from trustirl.bench.local import GPU_MEMORY
+from trustirl.bench.local import SHARED_GPU
 from trustirl.bench.work import Done, Work, perform
 from trustirl.core.errors import InputError
 
@@ -20,7 +20,7 @@ def run_on_ray(works: Sequence[Work], workers: int | None, address: str | None) 
     try:
         share = resources(ray.nodes(), workers)
         fraction = share["num_gpus"]
-        told = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{GPU_MEMORY * fraction:.3f}"} if 0 < fraction < 1 else {}
+        told = SHARED_GPU if 0 < fraction < 1 else {}
         task = ray.remote(perform).options(max_retries=TRIES_AGAIN, **share)
         waiting = {task.remote(work.out, work.run, list(work.arguments), told): work for work in works}
         while waiting:
