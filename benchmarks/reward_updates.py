@@ -3,9 +3,9 @@
     python benchmarks/reward_updates.py Walker2d-v4
     python benchmarks/reward_updates.py Ant-v4 --mu-max 0.075
 
-One demonstrated episode against four others of the same expert with noise on their actions, a hundred updates with the
-default trust region. On the reference pairs the gap can change by at most 2 / sqrt(pairs) times eps_bar; `used` is the
-share of that which an update gains on all the data, where it may also be more than 1.
+One demonstrated episode against four others of the same expert with noise on their actions, a hundred updates with
+the default trust region. On the reference pairs the gap can change by at most 2 / sqrt(pairs) times eps_bar; `used`
+is the share of that which an update gains on all the data, where it may also be more than 1.
 """
 
 import argparse
@@ -65,7 +65,8 @@ def main() -> None:
     most = 2 / (2 * plan.reference) ** 0.5
     for part, (gain, moved, mu) in enumerate(np.asarray(rows).reshape(PARTS, -1, 3).mean(axis=1)):
         target = config.target * (1 - part / PARTS) ** config.narrowing
-        print(f"{part / PARTS:.0%}: target {target:.2f}  drift {moved:.3f}  mu {mu:.3f}  used {gain / moved / most:+.2f}")
+        used = gain / (most * moved)
+        print(f"{part / PARTS:.0%}: target {target:.2f}  drift {moved:.3f}  mu {mu:.3f}  used {used:+.2f}")
 
 
 def pairs(obs: np.ndarray, action: np.ndarray) -> Transition:
