@@ -21,6 +21,7 @@ from trustirl.algorithms.piro import piro
 from trustirl.core.measure import concat, minibatches, sample
 from trustirl.core.types import IrlState, RewardData, Transition
 from trustirl.demos.packaged import find_demos
+from trustirl.irl.practice import weighted
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import network_reward_factory
 from trustirl.rl.exact import exact_solver
@@ -28,6 +29,11 @@ from trustirl.tasks.registry import make_task
 from trustirl.worlds.control import groups
 
 UPDATES, PARTS, NOISE = 100, 10, 0.1
+
+
+def evenly(obs: np.ndarray, action: np.ndarray) -> Transition:
+    """Steps that all weigh the same."""
+    return weighted(jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32), jnp.ones(len(obs)))
 
 
 def main() -> None:
@@ -39,13 +45,13 @@ def main() -> None:
     defaults = groups("piro", arguments.task)
     config, plan, options = defaults["algorithm_config"], defaults["plan"], defaults["control"]
     if arguments.mu_max is not None:
-        config = replace(config, mu_max=arguments.mu_max, mu=min(config.mu, arguments.mu_max))
+        config = replace(config, mu_max=arguments.mu_max)
 
     demos = find_demos("packaged", arguments.task)
     first, others = demos.take(1, "first"), slice(demos.episode_ends[0], demos.episode_ends[4])
     noise = np.random.default_rng(0).normal(0.0, NOISE, demos.actions[others].shape)
-    demo = pairs(first.observations, first.actions)
-    learner = pairs(demos.observations[others], np.clip(demos.actions[others] + noise, -1.0, 1.0))
+    demo = evenly(first.observations, first.actions)
+    learner = evenly(demos.observations[others], demos.actions[others] + noise)
     make = network_reward_factory(demo, 0, True, options.reward_width, options.reward_depth, options.reward_bound)
     solver = exact_solver(make_task("gridworld", {"size": 3}).mdp)  # no policy moves here
     algorithm = piro(solver, make, config, minibatches(plan.reward_batch))
@@ -67,12 +73,6 @@ def main() -> None:
         target = config.target * (1 - part / PARTS) ** config.narrowing
         used = gain / (most * moved)
         print(f"{part / PARTS:.0%}: target {target:.2f}  drift {moved:.3f}  mu {mu:.3f}  used {used:+.2f}")
-
-
-def pairs(obs: np.ndarray, action: np.ndarray) -> Transition:
-    """Steps that all weigh the same."""
-    arrays = jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
-    return Transition(*arrays, jnp.ones(len(obs)), absorbing=jnp.zeros(len(obs), bool))
 
 
 if __name__ == "__main__":
