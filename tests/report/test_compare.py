@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from scipy.stats import trim_mean
 from synthetic_run import write_bench, write_control_run, write_json, write_run
@@ -21,6 +23,7 @@ from synthetic_run import write_bench, write_control_run, write_json, write_run
 from trustirl.core.errors import InputError
 from trustirl.evaluation.stats import bootstrap
 from trustirl.report import report, write_comparison
+from trustirl.report.drawing import clock_axis
 from trustirl.report.study import read_study
 from trustirl.report.words import number
 
@@ -302,6 +305,17 @@ def test_every_format(bench: Path, tmp_path: Path) -> None:
     assert image.size[0] > 1000
     assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 50
     assert report([bench], tmp_path / "any.name", "csv").read_text().startswith("task,label,algorithm,seed,return,")
+
+
+def test_numbers_of_steps_stand_apart() -> None:
+    figure = Figure(figsize=(3.4, 3.1), layout="constrained")  # where 50000, 100000, ... run into each other
+    axes = figure.subplots()
+    axes.plot([0, 296_000], [0, 1])
+    clock_axis(axes)
+    figure.draw_without_rendering()
+    shown = [label.get_window_extent() for label in axes.get_xticklabels() if 0 <= label.get_position()[0] <= 296_000]
+    assert len(shown) > 3
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(shown))
 
 
 def test_the_same_runs_give_the_same_bytes(bench: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from trustirl.core.errors import InputError
 from trustirl.core.files import write_bytes
 from trustirl.evaluation.stats import bootstrap, iqm, iqm_band, performance_profile
 from trustirl.report import plots, tables
+from trustirl.report.drawing import clock_axis
 from trustirl.report.figures import CLOCKS, draw_recovered
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, write_page
 from trustirl.report.page import write_report
@@ -347,6 +348,7 @@ def curves_png(study: Study) -> bytes:
                     level, color=f"C{study.labels.index(label) % 10}", linestyle="--", linewidth=1, label=label
                 )
             axes.set(title=task.replace("$", r"\$"), xlabel=CLOCKS[clock], ylabel="true return")
+            clock_axis(axes)
         handles = {
             label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine, LayoutEngine
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 Paint = Callable[[Figure], None]
 
@@ -58,6 +59,13 @@ def name_axes(axes: Axes, x: str, y: str) -> None:
     """Name the axes, and rule lines to read values by."""
     axes.set(xlabel=x, ylabel=y, axisbelow=True)
     axes.grid(axis="y")
+
+
+def clock_axis(axes: Axes) -> None:
+    """Few and short numbers on the axis of iterations or steps, which soon has millions of them."""
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def svg(name: str, layout: Layout, height: float, paint: Paint, engine: LayoutEngine | None = None) -> str:

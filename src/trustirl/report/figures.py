@@ -11,7 +11,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from trustirl.report.drawing import (
     BLUE,
@@ -24,6 +24,7 @@ from trustirl.report.drawing import (
     VERMILION,
     WIDE,
     Layout,
+    clock_axis,
     curve,
     name_axes,
     svg,
@@ -272,9 +273,7 @@ def _seed_lines(axes: Axes, run: RunFiles, key: str, colour: str, layout: Layout
             curve(axes, steps, seed, color=colour, lw=0.7, alpha=0.6)
         label += f" (mean of {len(columns)} seeds)" if label else ""
     curve(axes, x.mean(axis=0), columns.mean(axis=0), color=colour, lw=2, label=label or None)
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    clock_axis(axes)
     if layout is WIDE:  # phones have nothing to point with
         _tips(axes, run, key)
 
