@@ -175,6 +175,7 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"reward_step": float("nan")}, "reward_step must be positive and finite, got nan"),
         ({"x": 0.5}, "x must be at least 1"),
         ({"mu_min": 5.0, "mu_max": 1.0}, "mu_max must be at least 5, got 1"),
+        ({"mu": 0.5, "mu_max": 0.1}, "mu_max must be at least 0.5, got 0.1"),
         ({"temperature": float("inf")}, "temperature must be positive and finite"),
         ({"steps_per_iteratio": 3}, "did you mean 'steps_per_iteration'"),
         ({"trust": "backtracking"}, "unknown trust 'backtracking': did you mean 'backtrack'"),

@@ -60,7 +60,7 @@ class PiroConfig:
         positive(self, "target")
         at_least(0, self, "mu", "narrowing", "mu_min")
         at_least(1, self, "x", "y")
-        at_least(self.mu_min, self, "mu_max")
+        at_least(max(self.mu, self.mu_min), self, "mu_max")
 
 
 def piro(

@@ -44,15 +44,16 @@ from trustirl.worlds.memory import check_memory, replay_bytes
 # after what the critic only guesses, and a cap on values, or they run away; steps that shrink, and an average over
 # the latest iterations, or the last policy is a throw of the dice. Demonstrated steps in every minibatch, or it must
 # find by itself what the reward asks for; soon for the critic alone, or it is promised what it cannot do.
-FOLLOWER: dict[str, Any] = {"temperature": 0.05, "layer_norm": True, "tau": 0.02, "cap_values": True}
+FOLLOWER: dict[str, Any] = {"temperature": 0.02, "layer_norm": True, "tau": 0.02, "cap_values": True}
 FOLLOWER |= {"learning_rate": 1e-3, "actor_learning_rate": 3e-4, "annealing": 0.1, "averaging": 1e-4}
 FOLLOWER |= {"demo_share": 0.25, "demo_fade": 60_000}
 
 # Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
-# minibatches want small constant steps, and mu starts near sqrt(1/256 + 1/256), where the plain norm begins to bind.
-# A target that narrows with the run leaves early plateaus quickly and comes to rest in the end.
+# minibatches want small constant steps. Above sqrt(1/256 + 1/256) no step is worth the plain norm's price: mu starts
+# just below it and never rises. A target that narrows with the run leaves early plateaus quickly and comes to rest
+# in the end.
 REWARD_STEP = {"reward_step": 1e-3, "decay": 0.0, "inner_steps": 10}
-TRUST_REGION = {"mu": 0.075, "target": 2.0, "narrowing": 1.5, "trust": "backtrack"}
+TRUST_REGION = {"mu": 0.075, "mu_max": 0.075, "target": 2.0, "narrowing": 1.5, "trust": "backtrack"}
 SAMPLED: dict[str, dict[str, Any]] = {
     "piro": FOLLOWER | REWARD_STEP | TRUST_REGION,
     "ml-irl": FOLLOWER | REWARD_STEP,
