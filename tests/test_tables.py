@@ -1,12 +1,16 @@
 """The tables in README and docs say what the measured results say."""
 
+import csv
+import gzip
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 STUDY = "results/control-first/results.json"
@@ -67,3 +71,25 @@ def test_a_comparison_shows_every_seed_and_who_never_came_near(copy):
 def test_a_broken_marker_is_an_error(copy, text):
     (copy / "README.md").write_text(text)
     assert tables("--root", copy, "--check").returncode != 0
+
+
+def test_curves_and_rows_tell_the_same():
+    study = ROOT / "results/paper-mujoco"
+    rows = [row for row in json.loads((study / "results.json").read_text()) if "variant" not in row]
+    for row in rows:
+        with gzip.open(study / f"{row['task']}-{row['algorithm']}-packaged.csv.gz", "rt") as text:
+            lines = [line for line in csv.DictReader(text) if line["return_mean"]]
+        curves = [[float(line["return_mean"]) for line in lines if line["seed"] == str(seed)] for seed in range(5)]
+        np.testing.assert_allclose([curve[-1] for curve in curves], row["returns"], atol=0.051)
+        falls = [max(np.maximum.accumulate(curve) - curve) for curve in curves]
+        np.testing.assert_allclose(falls, row["drawdown"], atol=0.11)
+    assert {row["task"] for row in rows if row["algorithm"] == "piro"} == {row["task"] for row in rows}
+
+
+def test_the_curves_can_be_drawn_again(tmp_path):
+    script = ROOT / "benchmarks" / "curves.py"
+    subprocess.run([sys.executable, str(script), str(ROOT / "results/paper-mujoco"), tmp_path / "a.png"], check=True)
+    new, committed = (Image.open(file) for file in (tmp_path / "a.png", ROOT / "docs/images/paper-mujoco.png"))
+    assert new.size == committed.size
+    drawn = [np.ptp(np.asarray(image.convert("RGB"), int), axis=2) > 30 for image in (new, committed)]  # not the text
+    assert (drawn[0] & drawn[1]).sum() > 0.95 * (drawn[0] | drawn[1]).sum()
