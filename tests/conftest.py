@@ -34,11 +34,12 @@ COMPILE_MUCH = {"algorithms", "bench", "control", "rl", "runs"}  # and compute l
 def _compile_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
     """Here and in the processes that tests start, so that both compute the same bits."""
     quick = request.path.parent.name in COMPILE_MUCH
+    if quick != jax.config.read("jax_disable_most_optimizations"):
+        jax.clear_caches()  # of other modules, whose programs round differently
+        jax.config.update("jax_disable_most_optimizations", quick)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(quick))
-        jax.config.update("jax_disable_most_optimizations", quick)
         yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture
