@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 from scipy.stats import trim_mean
 from synthetic_run import write_bench, write_control_run, write_json, write_run
@@ -23,7 +22,8 @@ from synthetic_run import write_bench, write_control_run, write_json, write_run
 from trustirl.core.errors import InputError
 from trustirl.evaluation.stats import bootstrap
 from trustirl.report import report, write_comparison
-from trustirl.report.drawing import clock_axis
+from trustirl.report.compare import Panel, curves_figure
+from trustirl.report.plots import Series
 from trustirl.report.study import read_study
 from trustirl.report.words import number
 
@@ -308,14 +308,16 @@ def test_every_format(bench: Path, tmp_path: Path) -> None:
 
 
 def test_numbers_of_steps_stand_apart() -> None:
-    figure = Figure(figsize=(3.4, 3.1), layout="constrained")  # where 50000, 100000, ... run into each other
-    axes = figure.subplots()
-    axes.plot([0, 296_000], [0, 1])
-    clock_axis(axes)
+    steps = np.linspace(6_000.0, 296_000.0, 16)
+    curve = Series("piro", 0, steps, np.full(16, 3_400.0))
+    figure = curves_figure([Panel("Hopper-v4", "env_steps", [curve], 3_352.0, {})] * 3)
     figure.draw_without_rendering()
-    shown = [label.get_window_extent() for label in axes.get_xticklabels() if 0 <= label.get_position()[0] <= 296_000]
-    assert len(shown) > 3
-    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(shown))
+    for axes in figure.axes:
+        low, high = axes.get_xlim()
+        labels = [label for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high]
+        shown = [label.get_window_extent() for label in labels]
+        assert len(shown) > 3
+        assert all(right.x0 - left.x1 > left.height / 2 for left, right in itertools.pairwise(shown))
 
 
 def test_the_same_runs_give_the_same_bytes(bench: Path, tmp_path: Path) -> None:

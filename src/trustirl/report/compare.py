@@ -4,10 +4,11 @@ import base64
 import gzip
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -320,42 +321,58 @@ def _repeat(row: Row) -> str:
     return details(f"How to repeat {escape(row.label)} on {escape(row.task)}", parts)
 
 
+class Panel(NamedTuple):
+    """A task's learning curves."""
+
+    task: str
+    clock: str
+    curves: Sequence[Series]
+    expert: float
+    levels: Mapping[str, tuple[int, float]]  # of methods without a curve: the colour's place, and where they ended
+
+
 def curves_png(study: Study) -> bytes:
     """The learning curves of all tasks, side by side, for papers and slides."""
-    columns = min(3, len(study.tasks))
-    lines = -(-len(study.tasks) // columns)
+
+    def panel(task: str) -> Panel:
+        rows = study.of_task(task)
+        clock, timed, others = _timed(rows)
+        levels = {label: (study.labels.index(label), level) for label, level in others.items()}
+        return Panel(task, clock, [_returns(study, row) for row in timed], rows[0].expert, levels)
+
+    file = io.BytesIO()
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        figure = Figure(figsize=(4.2 * columns, 3.1 * lines + 0.6), layout="constrained")
-        grid = figure.subplots(lines, columns, squeeze=False).ravel()
-        for axes in grid[len(study.tasks) :]:
-            axes.set_axis_off()
-        for axes, task in zip(grid, study.tasks, strict=False):
-            rows = study.of_task(task)
-            clock, timed, others = _timed(rows)
-            for series in (_returns(study, row) for row in timed):
-                style = {
-                    "color": f"C{series.place % 10}",
-                    "linestyle": ("-", "--", ":", "-.")[series.place // 10 % 4],
-                }
-                axes.plot(series.x, series.y, label=series.label, marker="o" if series.x.size == 1 else "", **style)
-                if series.band:
-                    axes.fill_between(series.x, *series.band, color=style["color"], alpha=0.2, linewidth=0)
-            if np.isfinite(rows[0].expert):
-                axes.axhline(rows[0].expert, color="black", linestyle=":", linewidth=1, label="expert")
-            for label, level in others.items():
-                axes.axhline(
-                    level, color=f"C{study.labels.index(label) % 10}", linestyle="--", linewidth=1, label=label
-                )
-            axes.set(title=task.replace("$", r"\$"), xlabel=CLOCKS[clock], ylabel="true return")
-            clock_axis(axes)
-        handles = {
-            label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-        }
-        named = [label.replace("$", r"\$") for label in handles]
-        figure.legend(
-            list(handles.values()), named, loc="outside lower center", ncols=min(4, len(handles)), frameon=False
-        )
-        file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=200)
+        curves_figure([panel(task) for task in study.tasks]).savefig(file, format="png", dpi=200)
     return file.getvalue()
+
+
+def curves_figure(panels: Sequence[Panel]) -> Figure:
+    """Panels side by side, with one legend."""
+    columns = min(3, len(panels))
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.1 * lines + 0.6), layout="constrained")
+    grid = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    for axes, panel in zip(grid, panels, strict=False):
+        for series in panel.curves:
+            colour, dash = f"C{series.place % 10}", ("-", "--", ":", "-.")[series.place // 10 % 4]
+            dot = "o" if series.x.size == 1 else ""
+            axes.plot(series.x, series.y, label=series.label, marker=dot, color=colour, linestyle=dash)
+            if series.band:
+                axes.fill_between(series.x, *series.band, color=colour, alpha=0.2, linewidth=0)
+        if np.isfinite(panel.expert):
+            axes.axhline(panel.expert, color="black", linestyle=":", linewidth=1, label="expert")
+        for label, (place, level) in panel.levels.items():
+            axes.axhline(level, color=f"C{place % 10}", linestyle="--", linewidth=1, label=label)
+        axes.set(title=panel.task.replace("$", r"\$"), xlabel=CLOCKS[panel.clock], ylabel="true return")
+        clock_axis(axes)
+    handles = {
+        label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    named = [label.replace("$", r"\$") for label in handles]
+    figure.legend(
+        list(handles.values()), named, loc="outside lower center", ncols=min(4, len(handles)), frameon=False
+    )
+    return figure
