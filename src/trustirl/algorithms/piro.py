@@ -6,6 +6,7 @@ towards a target (Equation 11). With n = 1 the penalty has no gradient where it 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.checks import at_least, positive
 from trustirl.core.descend import decaying_adam, descend, shorten
+from trustirl.core.errors import InputError
 from trustirl.core.measure import Draw, Reward, split_first, whole
 from trustirl.core.records import Algorithm, ExactSolver, Solver
 from trustirl.core.types import IrlState, Metrics, RewardData, Transition
@@ -60,7 +62,8 @@ class PiroConfig:
         positive(self, "target")
         at_least(0, self, "mu", "narrowing", "mu_min")
         at_least(1, self, "x", "y")
-        at_least(max(self.mu, self.mu_min), self, "mu_max")
+        if not max(self.mu, self.mu_min) <= self.mu_max < inf:
+            raise InputError(f"mu_max must be at least mu = {self.mu} and mu_min = {self.mu_min}, got {self.mu_max}.")
 
 
 def piro(
