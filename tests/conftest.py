@@ -1,13 +1,17 @@
 """Test set-up: float64 for the exact world, reproducible examples, how many of them by TRUSTIRL_EXAMPLES."""
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 # Tests compile the same small programs many times; what one has compiled, the others (and the processes they start)
-# read. Workers inherit the variable from the process that collects.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="trustirl-tests-"))
+# read. Workers inherit the variable from the process that collects, which removes the folder in the end.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache = tempfile.mkdtemp(prefix="trustirl-tests-")
+    atexit.register(shutil.rmtree, _cache, ignore_errors=True)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
