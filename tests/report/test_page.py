@@ -194,7 +194,10 @@ def test_a_failed_report_leaves_the_old_one_and_no_litter(tmp_path: Path) -> Non
     assert not list(folder.glob("*.tmp")) + list(folder.glob(".*"))
 
 
-def test_the_target_may_not_be_a_folder(run_folder: Path, tmp_path: Path) -> None:
+def test_a_target_that_is_a_folder_is_refused_before_anything_is_drawn(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trustirl.report.page.render", lambda _run: pytest.fail("drawn in vain"))
     with pytest.raises(InputError, match="is a folder"):
         write_report(run_folder, tmp_path)
 

@@ -57,7 +57,7 @@ def write_comparison(paths: Sequence[Path], out: Path, format: str = "html") -> 
     _known(format)
     study, out = read_study(paths), Path(out)
     if format == "html":
-        return write_page(render(study), out)
+        return write_page(lambda: render(study), out)
     if not study.rows:
         raise InputError(f"no run of {', '.join(map(str, paths))} is finished; first: {study.failures[0].reason}")
     if out.is_dir():

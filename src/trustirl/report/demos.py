@@ -15,7 +15,7 @@ from trustirl.report.words import count, number
 
 def write_demo_page(seen: Inspection, out: Path, source: str, about_task: str = "") -> Path:
     """Write the page of inspected demonstrations to `out`."""
-    return write_page(render(seen, source, about_task), out)
+    return write_page(lambda: render(seen, source, about_task), out)
 
 
 def render(seen: Inspection, source: str, about_task: str = "") -> str:

@@ -101,12 +101,13 @@ class Section:
     absent: str = ""
 
 
-def write_page(page: str, target: Path) -> Path:
-    """Write a page, making its folder if need be."""
+def write_page(render: Callable[[], str], target: Path) -> Path:
+    """Write a page, making its folder if need be; where it cannot stand is known before it is drawn."""
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of the HTML file to write.")
+    page = render().encode("utf-8", errors="xmlcharrefreplace")
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(target, page.encode("utf-8", errors="xmlcharrefreplace"))
+    write_bytes(target, page)
     return target
 
 

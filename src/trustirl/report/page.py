@@ -28,8 +28,8 @@ LAST_EVALUATION = {
 
 def write_report(run_dir: Path, out: Path | None = None) -> Path:
     """Write the report of the run in `run_dir` to `out`, by default `report.html` beside its files."""
-    page = render(read_run(run_dir))
-    return write_page(page, Path(run_dir) / "report.html" if out is None else Path(out))
+    run = read_run(run_dir)
+    return write_page(lambda: render(run), Path(run_dir) / "report.html" if out is None else Path(out))
 
 
 def render(run: ExactRun | ControlRun) -> str:
