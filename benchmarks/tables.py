@@ -1,8 +1,8 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
-A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `compared`, `updates` or
-`loop`, and STUDY a folder of results/; `experts packaged` is made of the cards of the packaged demonstrations. With
---check nothing is written, and a table that its results would change is an error.
+A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `compared`, `changes`,
+`updates` or `loop`, and STUDY a folder of results/; `experts packaged` is made of the cards of the packaged
+demonstrations. With --check nothing is written, and a table that its results would change is an error.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def learning(rows: list[Row]) -> str:
 
 def _learned(row: Row) -> dict[str, Any]:
     returns = row["returns"]
-    mean = sum(returns) / len(returns)
+    mean = _mean(returns)
     expert, random = row["expert_return"], row["random_return"]
     return {
         "task": row["task"],
@@ -56,16 +56,16 @@ def _compared(row: Row) -> dict[str, Any]:
     falls = [fall for fall in row["drawdown"] if fall is not None]  # a method of one evaluation has none
     reached = [step for step in row["steps_to_90"] if step is not None]
     never = len(row["steps_to_90"]) - len(reached)
-    soon = [f"{sum(reached) / len(reached):,.0f}"] if reached else []
+    soon = [f"{_mean(reached):,.0f}"] if reached else []
     return {
         "task": row["task"],
         "method": _method(row),
         "steps": f"{row['steps']:,}",
-        "each seed": " ".join(f"{value:,.0f}" for value in row["returns"]),
+        "each seed": _each(row["returns"]),
         "inter-quartile mean": f"{middle:,.0f}",
         "demonstration": NONE if shown is None else f"{shown:,.0f}",
         "share of it": NONE if shown is None else f"{middle / shown:.2f}",
-        "mean largest drawdown": f"{sum(falls) / len(falls):,.0f}" if falls else NONE,
+        "mean largest drawdown": f"{_mean(falls):,.0f}" if falls else NONE,
         "steps to 90 %, mean": ", ".join(soon + [f"{never} never"] * (never > 0)),
         "minutes": f"{row['wall_seconds'] / 60:.1f}",
     }
@@ -75,6 +75,33 @@ def _row_by_row(rows: list[Row], told: Callable[[Row], dict[str, Any]]) -> str:
     """What is told of every row, by column, and where the rows come from."""
     lines = [told(row) for row in rows]
     return _table(lines[0], (line.values() for line in lines)) + _devices(rows)
+
+
+def changes(rows: list[Row]) -> str:
+    """What one change does: every seed's last policy and the mean largest drawdown, a column for each task."""
+    tasks = {row["task"]: row["expert_return"] for row in rows}
+    cells = {(_change(row), row["task"]): f"{_each(row['returns'])} ({_mean(row['drawdown']):,.0f})" for row in rows}
+    names = sorted({name for name, _ in cells}, key=lambda name: (name != "default", _number_last(name)))
+    lines = [[name, *(cells.get((name, task), NONE) for task in tasks)] for name in names]
+    return _table(("", *(f"{task} ({shown:,.0f})" for task, shown in tasks.items())), lines) + _devices(rows)
+
+
+def _change(row: Row) -> str:
+    return str(row.get("variant") or row["algorithm"])
+
+
+def _number_last(name: str) -> tuple[str, float]:
+    """So that 4 comes before 16."""
+    words, _, number = name.rpartition(" ")
+    return (words, float(number)) if re.fullmatch(r"[\d.]+", number) else (name, 0.0)
+
+
+def _each(values: list[float]) -> str:
+    return " ".join(f"{value:,.0f}" for value in values)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _method(row: Row) -> str:
@@ -163,6 +190,7 @@ def _table(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
 KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
     "compared": compared,
+    "changes": changes,
     "updates": updates,
     "loop": loop,
     "experts": experts,

@@ -64,6 +64,26 @@ def test_a_comparison_shows_every_seed_and_who_never_came_near(copy):
     assert "| 0 90 100 110 900 | 100 | 200 | 0.50 | 30 | 2,000, 1 never |" in text
 
 
+def test_changes_stand_beside_the_default_in_the_order_of_their_values(copy):
+    row = json.loads((copy / STUDY).read_text())[0] | {"task": "Here-v1", "expert_return": 200.0}
+    told = {"default": [1, 2], "target 16.0": [3, 4], "target 4.0": [5, 6], "a pull": [7, 8]}
+    rows = [row | {"variant": name, "returns": seen, "drawdown": seen} for name, seen in told.items()]
+    rows.append({key: value for key, value in rows[0].items() if key != "variant"} | {"task": "There-v1"})
+    (copy / STUDY).write_text(json.dumps(rows))
+    (copy / "README.md").write_text("<!-- table:changes control-first -->\n<!-- /table -->\n")
+    assert tables("--root", copy).returncode == 0
+    lines = (copy / "README.md").read_text().splitlines()
+    assert lines[1] == "|  | Here-v1 (200) | There-v1 (200) |"
+    assert lines[3] == "| default | 1 2 (2) | – |"
+    assert [line.split(" | ")[0] for line in lines[4:8]] == [
+        "| a pull",
+        f"| {row['algorithm']}",
+        "| target 4.0",
+        "| target 16.0",
+    ]
+    assert lines[5] == f"| {row['algorithm']} | – | 1 2 (2) |"
+
+
 @pytest.mark.parametrize(
     "text", ["<!-- table:learning control-first -->\n", "<!-- table:other x -->\n<!-- /table -->"]
 )

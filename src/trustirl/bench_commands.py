@@ -32,7 +32,7 @@ class BenchOptions:
     """Run a suite of experiments; repeated, the command goes on where it was stopped."""
 
     suite: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
-    """smoke, paper-mujoco, sensitivity, cartpole-c or termination; or a .toml file (docs/bench.md)."""
+    """smoke, paper-mujoco, sensitivity, ablation, cartpole-c or termination; or a .toml file (docs/bench.md)."""
     out: str | None = None
     """Folder for everything, or a URL that fsspec understands; runs/bench-SUITE if not given."""
     executor: Literal["local", "ray", "submitit"] = "local"

@@ -141,23 +141,45 @@ def _sensitivity() -> Iterable[Question]:
     """PIRO with one setting of its trust region changed at a time."""
     varied: dict[str, tuple[Any, ...]] = {
         "target": (0.1, 0.5, 1.0, 4.0, 16.0),
-        "x": (1.1, 1.5, 2.0),
-        "y": (1.1, 1.5, 2.0),
-        "inner_steps": (1, 2, 5, 10, 20),
-        "penalty": ("l2", "squared"),
+        "x": (1.1, 2.0),
+        "y": (1.1, 2.0),
+        "inner_steps": (1, 2, 5, 20),
+        "penalty": ("squared",),
     }
-    for task in ("Hopper-v4", "HalfCheetah-v4"):
-        for setting, values in varied.items():
-            for value in values:
-                changed = {setting: value}
-                yield Question(
-                    "piro",
-                    task,
-                    demo_episodes=1,
-                    steps=BUDGETS[task],
-                    overrides=changed,
-                    label=f"{setting} {value}",
-                )
+    changes: dict[str, dict[str, Any]] = {"default": {}}
+    changes |= {f"{name} {value}": {name: value} for name, values in varied.items() for value in values}
+    for task, steps in (("HalfCheetah-v4", 200_000), ("Hopper-v4", 120_000)):
+        yield from _changed(task, steps, 3, changes)
+
+
+def _ablation() -> Iterable[Question]:
+    """PIRO with one ingredient less at a time."""
+    without: dict[str, dict[str, Any]] = {
+        "default": {},
+        "mu to 10": {"mu_max": 10.0},
+        "no narrowing": {"narrowing": 0.0},
+        "no backtracking": {"trust": "adaptive"},
+        "temperature 0.2": {"temperature": 0.2},
+        "no LayerNorm": {"layer_norm": False},
+        "tau 0.005": {"tau": 0.005},
+        "no cap": {"cap_values": False},
+        "actor as fast as the critic": {"actor_learning_rate": 1e-3},
+        "no annealing": {"annealing": 1.0},
+        "no averaging": {"averaging": 1.0},
+        "no demonstrated steps": {"demo_share": 0.0},
+        "no fading": {"demo_fade": 10**9},
+    }
+    for task, steps, seeds in (("HalfCheetah-v4", 200_000, 3), ("Walker2d-v4", 250_000, 2)):
+        yield from _changed(task, steps, seeds, without)
+        yield Question(
+            "ml-irl", task, demo_episodes=1, steps=steps, seeds=seeds, overrides={"evaluation_episodes": 5}
+        )
+
+
+def _changed(task: str, steps: int, seeds: int, changes: Mapping[str, Mapping[str, Any]]) -> Iterable[Question]:
+    for label, settings in changes.items():
+        brief = {"evaluation_episodes": 5, **settings}
+        yield Question("piro", task, demo_episodes=1, steps=steps, seeds=seeds, overrides=brief, label=label)
 
 
 def _cartpole_c() -> Iterable[Question]:
@@ -180,6 +202,7 @@ SUITES = {
     "smoke": _smoke,
     "paper-mujoco": _paper_mujoco,
     "sensitivity": _sensitivity,
+    "ablation": _ablation,
     "cartpole-c": _cartpole_c,
     "termination": _termination,
 }
