@@ -80,20 +80,30 @@ def _row_by_row(rows: list[Row], told: Callable[[Row], dict[str, Any]]) -> str:
 def changes(rows: list[Row]) -> str:
     """What one change does: every seed's last policy and the mean largest drawdown, a column for each task."""
     tasks = {row["task"]: row["expert_return"] for row in rows}
-    cells = {(_change(row), row["task"]): f"{_each(row['returns'])} ({_mean(row['drawdown']):,.0f})" for row in rows}
-    names = sorted({name for name, _ in cells}, key=lambda name: (name != "default", _number_last(name)))
-    lines = [[name, *(cells.get((name, task), NONE) for task in tasks)] for name in names]
+    cells = {(change(row), row["task"]): f"{_each(row['returns'])} ({_mean(row['drawdown']):,.0f})" for row in rows}
+    lines = [
+        [name, *(cells.get((name, task), NONE) for task in tasks)] for name in in_order(name for name, _ in cells)
+    ]
     return _table(("", *(f"{task} ({shown:,.0f})" for task, shown in tasks.items())), lines) + _devices(rows)
 
 
-def _change(row: Row) -> str:
+def change(row: Row) -> str:
+    """What a row has that the default has not."""
     return str(row.get("variant") or row["algorithm"])
 
 
-def _number_last(name: str) -> tuple[str, float]:
-    """So that 4 comes before 16."""
-    words, _, number = name.rpartition(" ")
-    return (words, float(number)) if re.fullmatch(r"[\d.]+", number) else (name, 0.0)
+def in_order(changes: Iterable[str]) -> list[str]:
+    """Each once, the default first, and 4 before 16."""
+
+    def place(name: str) -> tuple[bool, str, float]:
+        words, _, number = name.rpartition(" ")
+        return (
+            (name != "default", words, float(number))
+            if re.fullmatch(r"[\d.]+", number)
+            else (name != "default", name, 0)
+        )
+
+    return sorted(set(changes), key=place)
 
 
 def _each(values: list[float]) -> str:

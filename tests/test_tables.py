@@ -104,10 +104,13 @@ def test_curves_and_rows_tell_the_same():
     assert {row["task"] for row in rows if row["algorithm"] == "piro"} == {row["task"] for row in rows}
 
 
-def test_the_curves_can_be_drawn_again(tmp_path):
-    script = ROOT / "benchmarks" / "curves.py"
-    subprocess.run([sys.executable, str(script), str(ROOT / "results/paper-mujoco"), tmp_path / "a.png"], check=True)
-    new, committed = (Image.open(file) for file in (tmp_path / "a.png", ROOT / "docs/images/paper-mujoco.png"))
+@pytest.mark.parametrize(
+    ("script", "study"), [("curves", "paper-mujoco"), ("changes", "ablation"), ("changes", "sensitivity")]
+)
+def test_the_pictures_can_be_drawn_again(tmp_path, script, study):
+    command = [sys.executable, ROOT / "benchmarks" / f"{script}.py", ROOT / "results" / study, tmp_path / "a.png"]
+    subprocess.run(command, check=True)
+    new, committed = (Image.open(file) for file in (tmp_path / "a.png", ROOT / "docs/images" / f"{study}.png"))
     assert new.size == committed.size
     drawn = [np.ptp(np.asarray(image.convert("RGB"), int), axis=2) > 30 for image in (new, committed)]  # not the text
     assert (drawn[0] & drawn[1]).sum() > 0.95 * (drawn[0] | drawn[1]).sum()
