@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 # Tests compile the same small programs many times; what one has compiled, the others (and the processes they start)
@@ -35,16 +36,24 @@ settings.load_profile("trustirl")
 COMPILE_MUCH = {"algorithms", "bench", "control", "rl", "runs"}  # and compute little
 
 
+@contextmanager
+def _undrawn() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda _, file, **options: file.write("<svg></svg>"))
+        yield
+
+
+@pytest.fixture
+def words_only() -> Iterator[None]:
+    """For tests that read a page and do not look at its drawings, which take seconds."""
+    with _undrawn():
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _write_pages_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every run ends with a page, which takes seconds to draw.
-
-    Here the many exact runs leave theirs without drawings; tests/report looks at those, processes that tests start
-    and control runs do draw.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if request.path.parent.name in {"bench", "runs"}:
-            patch.setattr(Figure, "savefig", lambda _, file, **options: file.write("<svg></svg>"))
+    """The many exact runs leave pages without drawings; processes that tests start and control runs do draw."""
+    with _undrawn() if request.path.parent.name in {"bench", "runs"} else nullcontext():
         yield
 
 

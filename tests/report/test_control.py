@@ -94,6 +94,7 @@ def test_a_finished_run_shows_every_part(tmp_path: Path) -> None:
     assert "running, " not in html
 
 
+@pytest.mark.usefixtures("words_only")
 @pytest.mark.parametrize("seeds", [1, 5])
 @pytest.mark.parametrize("expert", [3234.5, 9000.0])
 def test_stability_table_equals_an_independent_calculation(tmp_path: Path, seeds: int, expert: float) -> None:
@@ -107,6 +108,7 @@ def test_stability_table_equals_an_independent_calculation(tmp_path: Path, seeds
     assert seeds == 1 or table[1][4] == "5 %"  # seed 1 falls for two of its forty evaluations
 
 
+@pytest.mark.usefixtures("words_only")
 def test_negative_returns_are_measured_from_random_actions(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run", seeds=1, evaluations=4)
     rows = rows_of(folder)
@@ -122,6 +124,7 @@ def test_negative_returns_are_measured_from_random_actions(tmp_path: Path) -> No
     assert '<dd class="value">–</dd>' in html_of(folder)
 
 
+@pytest.mark.usefixtures("words_only")
 def test_returns_without_a_known_expert(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run", expert_return=None)
     html = html_of(folder)
