@@ -96,12 +96,8 @@ def in_order(changes: Iterable[str]) -> list[str]:
     """Each once, the default first, and 4 before 16."""
 
     def place(name: str) -> tuple[bool, str, float]:
-        words, _, number = name.rpartition(" ")
-        return (
-            (name != "default", words, float(number))
-            if re.fullmatch(r"[\d.]+", number)
-            else (name != "default", name, 0)
-        )
+        words, number = re.fullmatch(r"(.*?)([\d.]*)", name).groups()  # type: ignore[union-attr]
+        return name != "default", words, float(number or 0)
 
     return sorted(set(changes), key=place)
 

@@ -149,7 +149,7 @@ def _sensitivity() -> Iterable[Question]:
     changes: dict[str, dict[str, Any]] = {"default": {}}
     changes |= {f"{name} {value}": {name: value} for name, values in varied.items() for value in values}
     for task, steps in (("HalfCheetah-v4", 200_000), ("Hopper-v4", 120_000)):
-        yield from _changed(task, steps, 3, changes)
+        yield from _changed("piro", task, steps, 3, changes)
 
 
 def _ablation() -> Iterable[Question]:
@@ -170,16 +170,17 @@ def _ablation() -> Iterable[Question]:
         "no fading": {"demo_fade": 10**9},
     }
     for task, steps, seeds in (("HalfCheetah-v4", 200_000, 3), ("Walker2d-v4", 250_000, 2)):
-        yield from _changed(task, steps, seeds, without)
-        yield Question(
-            "ml-irl", task, demo_episodes=1, steps=steps, seeds=seeds, overrides={"evaluation_episodes": 5}
-        )
+        yield from _changed("piro", task, steps, seeds, without)
+        yield from _changed("ml-irl", task, steps, seeds, {"": {}})
 
 
-def _changed(task: str, steps: int, seeds: int, changes: Mapping[str, Mapping[str, Any]]) -> Iterable[Question]:
+def _changed(
+    algorithm: str, task: str, steps: int, seeds: int, changes: Mapping[str, Mapping[str, Any]]
+) -> Iterable[Question]:
+    """Short runs, looked at briefly; a job for each change."""
     for label, settings in changes.items():
         brief = {"evaluation_episodes": 5, **settings}
-        yield Question("piro", task, demo_episodes=1, steps=steps, seeds=seeds, overrides=brief, label=label)
+        yield Question(algorithm, task, demo_episodes=1, steps=steps, seeds=seeds, overrides=brief, label=label)
 
 
 def _cartpole_c() -> Iterable[Question]:
