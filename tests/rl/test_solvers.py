@@ -246,7 +246,7 @@ def test_a_batch_without_successors_is_refused(name: str) -> None:
 def test_the_outcome_is_an_average_of_policies(name: str) -> None:
     """average <- average + share * (newest - average) after every update."""
     share, newest = 0.25, "actor" if name == "sac" else "critic"
-    solver, agent = make(name, {"averaging": share}), agent_of(name)
+    solver, agent = make(name, {"averaging": 0.5}, run_updates=8), agent_of(name)  # so over four updates
     improved, _ = quick_jit(lambda a: solver.improve(a, lambda _: transitions(name), reward, jax.random.key(0)))(
         agent
     )

@@ -41,8 +41,7 @@ class PiroConfig:
     target: float = 0.5
     """The drift eps_bar that mu steers to."""
     narrowing: float = 0.0
-    """The target falls over the run as (share of reward updates still to come)^narrowing; 0 keeps it constant.
-    While the reward pays the learner more than the demonstrations, it widens again, up to the first target."""
+    """The target falls over the run as (share of reward updates still to come)^narrowing; 0 keeps it constant."""
     x: float = 1.5
     """mu rests while eps_bar lies within [target / x, target * x]."""
     y: float = 1.5
@@ -88,15 +87,6 @@ def piro(
     ) -> Float[Array, ""]:
         return misfit(reward, demo, learner) + mu * penalty(reward, old, reference)  # -L, Equation 9
 
-    def region(old: Reward, mu: Array, data: RewardData) -> tuple[Float[Array, ""], Array]:
-        """The target of this update, and mu."""
-        narrowed = config.target * (1.0 - data.progress) ** config.narrowing
-        # A learner that earns more than the demonstrations has found a mistake of the reward. The region is never
-        # narrower than eps_bar of the even change that would undo it, and mu does not stand in its way.
-        undoing = -gap(old, data.demo, data.learner) * data.reference.weight.size**0.5
-        target = jnp.clip(undoing, narrowed, config.target)
-        return target, jnp.where(target > narrowed, jnp.minimum(mu, config.mu), mu)
-
     def adapt(mu: Array, eps: Array, target: Array) -> Array:  # Equation 11
         factor = jnp.where(eps > target * config.x, config.y, 1.0)
         factor = jnp.where(eps < target / config.x, 1.0 / config.y, factor)
@@ -104,7 +94,7 @@ def piro(
 
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
         old = state.reward
-        target, mu = region(old, state.extra, data)
+        mu, target = state.extra, config.target * (1.0 - data.progress) ** config.narrowing
         batches = draw(data, config.inner_steps, key)
         # At r_old the penalty has no gradient, so the first step is free; taking it apart keeps rounding noise at
         # the norm's kink from counting as a direction.

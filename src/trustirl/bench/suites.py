@@ -164,8 +164,7 @@ def _ablation() -> Iterable[Question]:
         "tau 0.005": {"tau": 0.005},
         "no cap": {"cap_values": False},
         "actor as fast as the critic": {"actor_learning_rate": 1e-3},
-        "no annealing": {"annealing": 1.0},
-        "no averaging": {"averaging": 1.0},
+        "no averaging": {"averaging": 0.0},
         "no demonstrated steps": {"demo_share": 0.0},
         "no fading": {"demo_fade": 10**9},
     }

@@ -30,8 +30,8 @@ class SolverConfig:
     """Share of the critic that enters the target critic after each update."""
     annealing: float = 1.0
     """The step sizes fall linearly to this share of themselves at the end of the run; 1 keeps them."""
-    averaging: float = 1.0
-    """Share of the newest policy in the average of policies that is evaluated and kept; 1: the newest alone."""
+    averaging: float = 0.0
+    """Share of the run over which policies are averaged to the one that is evaluated and kept; 0: the newest."""
     temperature: float = 0.2
     """Weight of the policy's entropy; where it is learned, the first one."""
     learn_temperature: bool = False
@@ -45,9 +45,10 @@ class SolverConfig:
         positive(self, "learning_rate", "temperature", "tau")
         if not 0.0 <= self.discount < 1.0:
             raise InputError(f"the discount must lie in [0, 1), got {self.discount}.")
-        for name in ("averaging", "annealing"):
-            if not 0.0 < getattr(self, name) <= 1.0:
-                raise InputError(f"{name} must lie in (0, 1], got {getattr(self, name)}.")
+        if not 0.0 < self.annealing <= 1.0:
+            raise InputError(f"annealing must lie in (0, 1], got {self.annealing}.")
+        if not 0.0 <= self.averaging <= 1.0:
+            raise InputError(f"averaging must lie in [0, 1], got {self.averaging}.")
 
     def adam(self, run_updates: int | None, learning_rate: float | None = None) -> optax.GradientTransformation:
         """Adam for a run of so many updates, as far as that is known."""
@@ -55,3 +56,7 @@ class SolverConfig:
         if run_updates is None or self.annealing == 1.0:
             return optax.adam(first)
         return optax.adam(optax.linear_schedule(first, self.annealing * first, run_updates))
+
+    def newest(self, run_updates: int | None) -> float:
+        """Share of the newest policy in their average, so that the average reaches back as far as it should."""
+        return 1.0 / max(1.0, self.averaging * (run_updates or 0))

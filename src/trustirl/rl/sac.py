@@ -141,7 +141,7 @@ def sac(
         (value, (q, entropy)), gradient = jax.value_and_grad(loss, has_aux=True)(agent.actor)
         step, optimizer = actor_adam.update(gradient, agent.actor_optimizer)
         actor = optax.apply_updates(agent.actor, step)
-        average = optax.incremental_update(actor, agent.average, config.averaging)
+        average = optax.incremental_update(actor, agent.average, config.newest(run_updates))
         agent = replace(agent, actor=actor, average=average, actor_optimizer=optimizer)
         metrics = {"actor_loss": value, "q": q, "entropy": entropy, "temperature": temperature}
         return update_temperature(agent, entropy), metrics

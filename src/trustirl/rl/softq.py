@@ -113,7 +113,7 @@ def softq(
         step, optimizer = adam.update(gradient, agent.critic_optimizer)
         critic = optax.apply_updates(agent.critic, step)
         target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
-        average = optax.incremental_update(critic, agent.average, config.averaging)
+        average = optax.incremental_update(critic, agent.average, config.newest(run_updates))
         return SoftQState(critic, average, target_critic, optimizer), value
 
     def improve(

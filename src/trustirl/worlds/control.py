@@ -41,11 +41,11 @@ from trustirl.worlds.memory import check_memory, replay_bytes
 
 # What a policy needs that follows a moving reward (results/control-variants): a low temperature, or the reward must
 # grow for long before it counts; LayerNorm and a quick target critic, or the values lag; a slower actor, or it runs
-# after what the critic only guesses, and a cap on values, or they run away; steps that shrink, and an average over
-# the latest iterations, or the last policy is a throw of the dice. Demonstrated steps in every minibatch, or it must
-# find by itself what the reward asks for; soon for the critic alone, or it is promised what it cannot do.
+# after what the critic only guesses, and a cap on values, or they run away; an average over the latest iterations, or
+# the last policy is a throw of the dice. Demonstrated steps in every minibatch, or it must find by itself what the
+# reward asks for; soon for the critic alone, or it is promised what it cannot do.
 FOLLOWER: dict[str, Any] = {"temperature": 0.02, "layer_norm": True, "tau": 0.02, "cap_values": True}
-FOLLOWER |= {"learning_rate": 1e-3, "actor_learning_rate": 3e-4, "annealing": 0.1, "averaging": 1e-4}
+FOLLOWER |= {"learning_rate": 1e-3, "actor_learning_rate": 3e-4, "averaging": 0.08}
 FOLLOWER |= {"demo_share": 0.25, "demo_fade": 60_000}
 
 # Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
@@ -64,7 +64,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
 PAPER: dict[str, dict[str, Any]] = {
     name: ours
     | {"temperature": 0.2, "layer_norm": False, "tau": 0.005, "cap_values": False}
-    | {"learning_rate": 3e-4, "actor_learning_rate": None, "annealing": 1.0, "averaging": 1.0}
+    | {"learning_rate": 3e-4, "actor_learning_rate": None, "averaging": 0.0}
     | {"demo_share": 0.0, "demo_fade": None, "reward_step": 1e-4, "reward_batch": 256}
     for name, ours in SAMPLED.items()
 }
@@ -76,7 +76,7 @@ PAPER["piro"] |= {"mu": 0.01, "mu_min": 1e-3, "mu_max": 10.0, "target": 0.5, "na
 # from far to almost nothing within a few updates.
 TUNED: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"steps": 61_000, "steps_per_iteration": 2500, "rounds": 5, "batch": 128, "reward_batch": 500}
-    | {"width": 64, "learning_rate": 5e-4, "discount": 0.997, "temperature": 0.02, "averaging": 5e-4}
+    | {"width": 64, "learning_rate": 5e-4, "discount": 0.997, "temperature": 0.02}
     | {"reward_step": 3e-4, "target": 1.5, "narrowing": 3.0}
     | {"reward_inputs": "state", "reward_width": 64, "evaluate_every": 2},
 }
