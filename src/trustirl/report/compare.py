@@ -15,12 +15,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from trustirl.core.errors import InputError
-from trustirl.core.files import write_bytes
 from trustirl.evaluation.stats import bootstrap, iqm, iqm_band, performance_profile
 from trustirl.report import plots, tables
 from trustirl.report.drawing import clock_axis
 from trustirl.report.figures import CLOCKS, draw_recovered
-from trustirl.report.html import Card, Section, details, document, figure, shown_json, write_page
+from trustirl.report.html import Card, Section, details, document, figure, shown_json, write_drawn
 from trustirl.report.page import write_report
 from trustirl.report.plots import Plot, Series
 from trustirl.report.runs import ExactRun, Numbers
@@ -56,20 +55,17 @@ def write_comparison(paths: Sequence[Path], out: Path, format: str = "html") -> 
     """Compare the runs and benches in `paths`, and write the page, the tables or the curves to `out`."""
     _known(format)
     study, out = read_study(paths), Path(out)
-    if format == "html":
-        return write_page(lambda: render(study), out)
-    if not study.rows:
+    if format != "html" and not study.rows:
         raise InputError(f"no run of {', '.join(map(str, paths))} is finished; first: {study.failures[0].reason}")
-    if out.is_dir():
-        raise InputError(f"{out} is a folder; give the name of the file to write.")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    return write_drawn(lambda: _drawn(study, format), out)
+
+
+def _drawn(study: Study, format: str) -> str | bytes:
+    if format == "html":
+        return render(study)
     if format == "png":
-        write_bytes(out, curves_png(study))
-    elif format == "csv":
-        write_bytes(out, tables.numbers_csv(study).encode())
-    else:
-        write_bytes(out, tables.WRITERS[format](tables.tables_of(study)).encode())
-    return out
+        return curves_png(study)
+    return tables.numbers_csv(study) if format == "csv" else tables.WRITERS[format](tables.tables_of(study))
 
 
 def report(paths: Sequence[Path], out: Path | None = None, format: str | None = None) -> Path:

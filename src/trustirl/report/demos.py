@@ -9,13 +9,13 @@ import numpy as np
 
 from trustirl.demos.inspect import Inspection, facts
 from trustirl.report import demo_figures
-from trustirl.report.html import Card, Section, document, figure, table, write_page
+from trustirl.report.html import Card, Section, document, figure, table, write_drawn
 from trustirl.report.words import count, number
 
 
 def write_demo_page(seen: Inspection, out: Path, source: str, about_task: str = "") -> Path:
     """Write the page of inspected demonstrations to `out`."""
-    return write_page(lambda: render(seen, source, about_task), out)
+    return write_drawn(lambda: render(seen, source, about_task), out)
 
 
 def render(seen: Inspection, source: str, about_task: str = "") -> str:

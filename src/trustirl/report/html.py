@@ -101,13 +101,13 @@ class Section:
     absent: str = ""
 
 
-def write_page(render: Callable[[], str], target: Path) -> Path:
-    """Write a page, making its folder if need be; where it cannot stand is known before it is drawn."""
+def write_drawn(draw: Callable[[], str | bytes], target: Path) -> Path:
+    """Write a page or picture, making its folder if need be; where it cannot stand is known before it is drawn."""
     if target.is_dir():
-        raise InputError(f"{target} is a folder; give the name of the HTML file to write.")
-    page = render().encode("utf-8", errors="xmlcharrefreplace")
+        raise InputError(f"{target} is a folder; give the name of the file to write.")
+    drawn = draw()
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(target, page)
+    write_bytes(target, drawn if isinstance(drawn, bytes) else drawn.encode("utf-8", errors="xmlcharrefreplace"))
     return target
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
-from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_page
+from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_drawn
 from trustirl.report.runs import ControlRun, ExactRun, OfflineRun, RunFiles, read_run
 from trustirl.report.words import count, duration, number, percent
 
@@ -29,7 +29,7 @@ LAST_EVALUATION = {
 def write_report(run_dir: Path, out: Path | None = None) -> Path:
     """Write the report of the run in `run_dir` to `out`, by default `report.html` beside its files."""
     run = read_run(run_dir)
-    return write_page(lambda: render(run), Path(run_dir) / "report.html" if out is None else Path(out))
+    return write_drawn(lambda: render(run), Path(run_dir) / "report.html" if out is None else Path(out))
 
 
 def render(run: ExactRun | ControlRun) -> str:
