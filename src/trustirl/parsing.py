@@ -23,8 +23,12 @@ def parse(options: type[Any], arguments: list[str], program: str) -> Any:
 
 
 def _one_line(box: str) -> str:
-    """The complaint without its frame (lines or, on plain terminals, dashes), its help texts and its line breaks."""
+    """The complaint without its frame (lines or, on plain terminals, dashes), its help texts and its line breaks.
+
+    Nor does it name the record to which a setting belongs, of which the command line shows nothing.
+    """
     rows = [line.strip("│ ") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
     sections = re.split(r"\n[─-]{3,}(?:\n|$)", "\n".join(rows).strip())
-    said = [text for text in sections if not text.startswith(("For full helptext", "Argument helptext"))]
-    return "; ".join(" ".join(text.split()) for text in said).rstrip(".")
+    unsaid = ("Value error", "For full helptext", "Argument helptext")
+    said = [" ".join(text.split()) for text in sections if not text.startswith(unsaid)]
+    return re.sub(r"Error parsing \w[\w-]*: ", "", "; ".join(said)).rstrip(".")

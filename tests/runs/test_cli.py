@@ -109,6 +109,7 @@ BAD_DEMOS = {
         (["train", "piro", "--task", "gridworld", "--penalty", "l3"], "'l2', 'squared'"),
         (["train", "piro", "--task", "gridworld", "--seeds", "0"], "seeds must be at least 1"),
         (["train", "piro", "--task", "gridworld", "--seeds", "many"], "--seeds"),
+        (["train", "piro", "--task", "gridworld", "--target", "-1"], "trustirl: target must be positive and finite"),
         (["train", "piro", "--task", "gridworld", "--steps", "-1"], "steps must be at least 1"),
         (["train", "piro", "--task", "gridworld", "--suboptimality", "-1"], "must not be negative"),
         (["train", "piro", "--task", "gridworld", "--task-args", "discount=1.2"], "strictly between 0 and 1"),
