@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trustirl.core.errors import InputError
-from trustirl.evaluation.stats import Stability, normalised, share_falling, stability
+from trustirl.evaluation.stats import Stability, normalised, share_falling
 from trustirl.report.runs import Numbers, RunFiles, read_run
 
 NOT_SETTINGS = ("algorithm", "task", "seeds", "first_seed", "demos")
@@ -107,8 +107,7 @@ class Row:
 
     def courses(self) -> list[Stability]:
         """How steadily each seed learned."""
-        curves = zip(self.column(self.runs[0].cost), self.column("return_mean"), strict=True)
-        return [stability(steps, returns, self.expert, self.random) for steps, returns in curves]
+        return [course for run in self.runs for course in run.courses(run.cost)]
 
     def falls(self) -> Numbers:
         """The share of evaluations at which the log-likelihood fell, per seed: the exact one or else its estimate."""
