@@ -177,6 +177,14 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"mu_min": 5.0, "mu_max": 1.0}, "mu_max must be at least mu = 0.075 and mu_min = 5.0, got 1"),
         ({"mu": 0.5, "mu_max": 0.1}, "mu_max must be at least mu = 0.5 and mu_min = 0.0001, got 0.1"),
         ({"temperature": float("inf")}, "temperature must be positive and finite"),
+        ({"actor_learning_rate": -1e-3}, "actor_learning_rate must be positive and finite, got -0.001"),
+        ({"tau": 2.0}, r"tau must lie in \(0, 1\], got 2"),
+        ({"width": "64"}, "width must be a whole number, got '64'"),
+        ({"envs": 2.0}, "envs must be a whole number, got 2.0"),
+        ({"replay": float("inf")}, "replay must be a whole number, got inf"),
+        ({"target": None}, "target must be a number, got None"),
+        ({"tau": True}, "tau must be a number, got True"),
+        ({"layer_norm": 1}, "layer_norm must be True or False, got 1"),
         ({"steps_per_iteratio": 3}, "did you mean 'steps_per_iteration'"),
         ({"trust": "backtracking"}, "unknown trust 'backtracking': did you mean 'backtrack'"),
         ({"termination": "T1"}, "unknown termination 'T1': did you mean 'T3'"),
@@ -185,6 +193,13 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
 def test_bad_settings_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         experiment(**changes)
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    """Or config.json could not hold them."""
+    settings = experiment(width=np.int64(8), tau=np.float32(0.5), target=3, replay=None).settings
+    found = settings["solver"]["width"], settings["solver"]["tau"], settings["algorithm_config"]["target"]
+    assert (found, [type(value) for value in found]) == ((8, 0.5, 3.0), [int, float, float])
 
 
 def test_an_algorithm_that_needs_the_mdp_says_so() -> None:

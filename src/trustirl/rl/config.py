@@ -42,7 +42,11 @@ class SolverConfig:
     def __post_init__(self) -> None:
         """Refuse settings that cannot work, before anything is computed."""
         at_least(1, self, "width", "depth", "critics")
-        positive(self, "learning_rate", "temperature", "tau")
+        positive(self, "learning_rate", "temperature")
+        if self.actor_learning_rate is not None:
+            positive(self, "actor_learning_rate")
+        if not 0.0 < self.tau <= 1.0:
+            raise InputError(f"tau must lie in (0, 1], got {self.tau}.")
         if not 0.0 <= self.discount < 1.0:
             raise InputError(f"the discount must lie in [0, 1), got {self.discount}.")
         if not 0.0 < self.annealing <= 1.0:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -17,6 +18,12 @@ from trustirl.rollouts.ledger import Ledger
 Row = dict[str, Any]
 Groups = Mapping[str, Any]
 """Default settings by group: frozen dataclasses such as an algorithm's or a solver's configuration."""
+KINDS: dict[type, tuple[type, str]] = {
+    bool: (bool, "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a text"),
+}
 
 
 @dataclass(frozen=True)
@@ -85,25 +92,27 @@ def filled(kinds: Mapping[str, type[Any]], settings: Mapping[str, Any]) -> dict[
 
 def settle(groups: Groups, given: Mapping[str, Any], what: str) -> dict[str, dict[str, Any]]:
     """Every setting of every group, with the given ones in place of the defaults."""
-    known = {field.name for default in groups.values() for field in fields(default)}
+    hints = {name: hint for default in groups.values() for name, hint in get_type_hints(type(default)).items()}
     for name in given:
-        if name not in known:
-            raise unknown_name(f"setting of {what},", name, known)
-    for default in groups.values():
-        for name, hint in get_type_hints(type(default)).items():
-            if name in given and (words := _words(hint)) and given[name] not in words:
-                raise unknown_name(name, str(given[name]), map(str, words))
+        if name not in hints:
+            raise unknown_name(f"setting of {what},", name, hints)
+    fitting = {name: _fitting(name, value, hints[name]) for name, value in given.items()}
     return {
-        group: asdict(replace(default, **{name: given[name] for name in asdict(default) if name in given}))
+        group: asdict(replace(default, **{name: fitting[name] for name in asdict(default) if name in fitting}))
         for group, default in groups.items()
     }
 
 
-def _words(hint: Any) -> tuple[Any, ...]:
-    """The values among which a setting of such a type chooses; nothing if it is no choice."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    if get_origin(hint) is UnionType or get_origin(hint) is Union:
-        parts = [(None,) if part is type(None) else _words(part) for part in get_args(hint)]
-        return tuple(word for part in parts for word in part) if all(parts) else ()
-    return ()
+def _fitting(name: str, value: Any, hint: Any) -> Any:
+    """A setting's value as its type has it, if it can be one."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    words = tuple(word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
+    if value in words or (value is None and type(None) in kinds):
+        return value
+    if words:
+        raise unknown_name(name, str(value), map(str, words))
+    (kind,) = set(kinds) - {type(None)}
+    number, called = KINDS[kind]
+    if not isinstance(value, number) or isinstance(value, bool) != (kind is bool):
+        raise InputError(f"{name} must be {called}, got {value!r}.")
+    return kind(value)
