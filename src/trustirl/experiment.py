@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trustirl.algorithms import ALGORITHMS
+from trustirl.core.checks import whole
 from trustirl.core.errors import InputError, Interrupted, unknown_name
 from trustirl.core.precision import double_precision
 from trustirl.demos.schema import DemoChoice, Demos
@@ -113,7 +114,8 @@ def question(
     """What `train` is asked, fully resolved; everything but the demonstrations is checked."""
     if preset not in EXACT_STEPS:
         raise unknown_name("preset", preset, EXACT_STEPS)
-    _check_counts(seeds=seeds, steps=steps)
+    whole(1, seeds=seeds, steps=steps, demo_episodes=demo_episodes)
+    whole(0, first_seed=first_seed)
     if not 0 <= first_seed <= MOST_SEEDS - seeds:
         raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
     known, name = is_exact(task), task_name(task)
@@ -163,7 +165,7 @@ def train_expert(
     episodes are `demos.npz`; `card.json` says where they come from. Any setting of the solver and the schedule can be
     given by name; the defaults, `steps` among them, are the task's preset.
     """
-    _check_counts(seeds=seeds, steps=steps)
+    whole(1, seeds=seeds, steps=steps)
     groups, name = expert_groups(task, task_args), task_name(task)
     resolved = settle(groups, settings, "an expert")
     folder = _free_folder(out, name, EXPERT, overwrite)
@@ -254,12 +256,6 @@ def _preset_steps(algorithm: str, task: str, known: bool, preset: Preset) -> int
     if preset == "tuned" and "steps" in control.TUNED.get(task, {}):
         return int(control.TUNED[task]["steps"])
     return (EXACT_STEPS if known else CONTROL_STEPS)[preset]
-
-
-def _check_counts(**counts: int | None) -> None:
-    for name, number in counts.items():
-        if number is not None and number < 1:
-            raise InputError(f"{name} must be at least 1, got {number}.")
 
 
 def _free_folder(out: str | Path | None, task: str, algorithm: str, overwrite: bool) -> RunFolder:

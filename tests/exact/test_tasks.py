@@ -89,12 +89,14 @@ def test_bad_rewards_are_refused() -> None:
     [
         ("gridwrld", {}, "did you mean 'gridworld'"),
         ("gridworld", {"sise": 3}, "did you mean 'size'"),
-        ("gridworld", {"size": "big"}, "size must be int"),
+        ("gridworld", {"size": "big"}, "task argument size must be a whole number, got 'big'"),
+        ("gridworld", {"size": 2.5}, "task argument size must be a whole number, got 2.5"),
         ("gridworld", {"size": 1}, "at least 2"),
         ("gridworld", {"slip": 2.0}, "between 0 and 1"),
         ("gridworld", {"discount": "1.5"}, "strictly between 0 and 1"),
         ("cliff", {"width": 1}, "at least 3"),
         ("random-mdp", {"states": 0}, "states must be at least 1"),
+        ("random-mdp", {"seed": -1}, "seed must be at least 0"),
         ("chain", {"horizon": 0}, "horizon must be at least 1"),
     ],
 )

@@ -1,6 +1,8 @@
 """The Python API: train, act, reuse the reward, load it all again."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +93,31 @@ def test_episodes_are_chosen_by_place_length_or_return() -> None:
 def test_unknown_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ti.InputError, match="did you mean 'inner_steps'"):
         ti.train("piro", task="chain", inner_step=3, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+UNCHECKED = """
+import trustirl as ti
+demos = ti.Demos.from_numpy([0, 1, 2, 0], [0, 1, 1, 0])
+bad = [{name: value} for name in ("steps", "seeds", "demo_episodes", "first_seed") for value in (1e5, "5", True)]
+for given in [*bad, {"demos": demos, "demo_episodes": 1, "demo_choice": "longst"}]:
+    try:
+        ti.train("piro", task="chain", out="run", **given)
+    except ti.InputError as error:
+        print(error)
+"""
+
+
+def test_counts_and_choices_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
+    """In a process of its own, for here types are checked before we are asked."""
+    done = subprocess.run([sys.executable, "-c", UNCHECKED], cwd=tmp_path, capture_output=True, text=True, check=True)
+    *counts, choice = done.stdout.splitlines()
+    names = ("steps", "seeds", "demo_episodes", "first_seed")
+    expected = [
+        f"{name} must be a whole number, got {value}." for name in names for value in ("100000.0", "'5'", True)
+    ]
+    assert counts == expected
+    assert choice == "unknown choice of demo episodes, 'longst': did you mean 'longest'?"
     assert not (tmp_path / "run").exists()
 
 

@@ -1,9 +1,32 @@
-"""Numbers that settings must be, told in one sentence before any work begins."""
+"""What settings must be, told in one sentence before any work begins."""
 
 import math
+from numbers import Integral, Real
 from typing import Any
 
 from trustirl.core.errors import InputError
+
+KINDS: dict[type, tuple[type, str]] = {
+    bool: (bool, "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a text"),
+}
+
+
+def of_kind(kind: type, name: str, value: Any) -> Any:
+    """The value as a plain one of this kind; 2 is a number too, 2.0 no whole one, and NumPy's are welcome."""
+    wide, called = KINDS[kind]
+    if not isinstance(value, wide) or isinstance(value, bool) != (kind is bool):
+        raise InputError(f"{name} must be {called}, got {value!r}.")
+    return kind(value)
+
+
+def whole(least: int, **counts: Any) -> None:
+    """Refuse counts that are smaller, or no whole numbers; None stands for one that was not given."""
+    for name, count in counts.items():
+        if count is not None and of_kind(int, name, count) < least:
+            raise InputError(f"{name} must be at least {least}, got {count}.")
 
 
 def at_least(least: int | float, settings: Any, *names: str) -> None:

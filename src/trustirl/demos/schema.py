@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
-from trustirl.core.errors import DemoError
+from trustirl.core.errors import DemoError, unknown_name
 from trustirl.core.weights import rest_weight, step_weight
 from trustirl.core.words import count
 from trustirl.demos.checks import checked_fields, pieces
@@ -255,7 +255,10 @@ class Demos:
             raise DemoError(
                 f"asked for {count(episodes, 'demo episode')} of {len(self)}; choose between 1 and {len(self)}."
             )
-        merit = {"first": np.zeros(len(self)), "longest": self.lengths(), "best": self.returns()}[choice]
+        merits = {"first": np.zeros(len(self)), "longest": self.lengths(), "best": self.returns()}
+        if choice not in merits:
+            raise unknown_name("choice of demo episodes,", choice, merits)
+        merit = merits[choice]
         if merit is None:
             raise DemoError("these demos hold no rewards, so nobody knows the best; take the first or the longest.")
         return self[np.sort(np.argsort(-merit, kind="stable")[:episodes])]

@@ -2,9 +2,11 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from trustirl.core.errors import InputError, unknown_name
+from trustirl.core.checks import of_kind
+from trustirl.core.errors import unknown_name
 from trustirl.tasks.exact import ExactTask
 from trustirl.tasks.gridworld import cliff, gridworld
 from trustirl.tasks.tabular import chain, random_mdp
@@ -21,9 +23,7 @@ def make_task(name: str, arguments: Mapping[str, Any] | None = None) -> ExactTas
     """Build a task by name; text arguments (from a command line) become what the task's signature asks for."""
     if name not in TASKS:
         raise unknown_name("task", name, TASKS)
-    parameters = inspect.signature(TASKS[name]).parameters
-    given = {key: _convert(name, key, value, parameters) for key, value in (arguments or {}).items()}
-    return TASKS[name](**given)
+    return TASKS[name](**resolved_arguments(name, arguments))
 
 
 def resolved_arguments(name: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def _convert(task: str, key: str, value: Any, parameters: Mapping[str, inspect.P
     if key not in parameters:
         raise unknown_name(f"argument of task {task!r},", key, parameters)
     wanted: type = parameters[key].annotation
-    try:
-        return wanted(value)
-    except (TypeError, ValueError):
-        raise InputError(f"task argument {key} must be {wanted.__name__}, got {value!r}.") from None
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = wanted(value)
+    return of_kind(wanted, f"task argument {key}", value)

@@ -105,8 +105,6 @@ def check(experiment: Experiment) -> None:
     demos = given_demos(experiment)
     if demos:
         tabular_measure(demos, task.mdp)
-    elif experiment.demo_episodes is not None:
-        _check_episodes(experiment.demo_episodes)
 
 
 def action_inputs(options: ExactOptions, task: ExactTask) -> bool:
@@ -127,12 +125,6 @@ def started_like(demos: Demos, mdp: MDP) -> MDP:
 
 def sampled_demos(task: ExactTask, expert: SoftPolicy, episodes: int) -> Demos:
     """Episodes of the soft-optimal expert, always the same ones for the same number."""
-    _check_episodes(episodes)
     states, actions = sample_episodes(task.mdp, expert.log_prob, task.horizon, episodes, jax.random.key(2**31))
     ends = task.horizon * np.arange(1, episodes + 1)
     return Demos.from_numpy(np.asarray(states).ravel(), np.asarray(actions).ravel(), ends)
-
-
-def _check_episodes(episodes: int) -> None:
-    if episodes < 1:
-        raise InputError(f"demo_episodes must be at least 1, got {episodes}.")

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from trustirl.core.checks import of_kind
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import DemoChoice
@@ -18,12 +18,6 @@ from trustirl.rollouts.ledger import Ledger
 Row = dict[str, Any]
 Groups = Mapping[str, Any]
 """Default settings by group: frozen dataclasses such as an algorithm's or a solver's configuration."""
-KINDS: dict[type, tuple[type, str]] = {
-    bool: (bool, "True or False"),
-    int: (Integral, "a whole number"),
-    float: (Real, "a number"),
-    str: (str, "a text"),
-}
 
 
 @dataclass(frozen=True)
@@ -112,7 +106,4 @@ def _fitting(name: str, value: Any, hint: Any) -> Any:
     if words:
         raise unknown_name(name, str(value), map(str, words))
     (kind,) = set(kinds) - {type(None)}
-    number, called = KINDS[kind]
-    if not isinstance(value, number) or isinstance(value, bool) != (kind is bool):
-        raise InputError(f"{name} must be {called}, got {value!r}.")
-    return kind(value)
+    return of_kind(kind, name, value)
