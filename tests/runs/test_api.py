@@ -97,6 +97,7 @@ def test_unknown_settings_are_refused(tmp_path: Path) -> None:
 
 
 UNCHECKED = """
+import numpy as np
 import trustirl as ti
 demos = ti.Demos.from_numpy([0, 1, 2, 0], [0, 1, 1, 0])
 bad = [{name: value} for name in ("steps", "seeds", "demo_episodes", "first_seed") for value in (1e5, "5", True)]
@@ -105,13 +106,14 @@ for given in [*bad, {"demos": demos, "demo_episodes": 1, "demo_choice": "longst"
         ti.train("piro", task="chain", out="run", **given)
     except ti.InputError as error:
         print(error)
+ti.train("piro", task="chain", steps=np.int64(1), seeds=np.int64(1), demo_episodes=np.int64(1), out="numpy")
 """
 
 
 def test_counts_and_choices_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     """In a process of its own, for here types are checked before we are asked."""
     done = subprocess.run([sys.executable, "-c", UNCHECKED], cwd=tmp_path, capture_output=True, text=True, check=True)
-    *counts, choice = done.stdout.splitlines()
+    *counts, choice = done.stdout.splitlines()[:13]
     names = ("steps", "seeds", "demo_episodes", "first_seed")
     expected = [
         f"{name} must be a whole number, got {value}." for name in names for value in ("100000.0", "'5'", True)
@@ -119,6 +121,7 @@ def test_counts_and_choices_of_the_wrong_kind_are_refused(tmp_path: Path) -> Non
     assert counts == expected
     assert choice == "unknown choice of demo episodes, 'longst': did you mean 'longest'?"
     assert not (tmp_path / "run").exists()
+    assert ti.load(tmp_path / "numpy").config["steps"] == 1  # NumPy's whole numbers do
 
 
 def test_a_nan_stops_the_run_and_is_named(tmp_path: Path) -> None:
