@@ -23,7 +23,7 @@ from trustirl.bench.show import finished_line, live_table, planned_rows, print_r
 from trustirl.bench.storage import is_url
 from trustirl.bench.suites import find_suite
 from trustirl.bench.work import Executor
-from trustirl.core.checks import whole
+from trustirl.core.checks import counts
 from trustirl.core.errors import InputError, Interrupted, TrustIRLError
 from trustirl.parsing import parse
 
@@ -55,7 +55,7 @@ class JobsFailed(TrustIRLError):
 def bench_command(arguments: list[str]) -> None:
     """Plan, run, and say what came of it."""
     options = parse(BenchOptions, arguments, "trustirl bench")
-    whole(1, workers=options.workers)
+    counts(1, workers=options.workers)
     if options.address is not None and options.executor != "ray":
         raise InputError("--address is that of a Ray cluster; add --executor ray.")
     suite = find_suite(options.suite)

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trustirl.algorithms import ALGORITHMS
-from trustirl.core.checks import of_kind, whole
+from trustirl.core.checks import counts, of_kind
 from trustirl.core.errors import InputError, Interrupted, unknown_name
 from trustirl.core.precision import double_precision
 from trustirl.demos.schema import DemoChoice, Demos
@@ -114,7 +114,7 @@ def question(
     """What `train` is asked, fully resolved; everything but the demonstrations is checked."""
     if preset not in EXACT_STEPS:
         raise unknown_name("preset", preset, EXACT_STEPS)
-    seeds, steps, demo_episodes = whole(1, seeds=seeds, steps=steps, demo_episodes=demo_episodes)
+    seeds, steps, demo_episodes = counts(1, seeds=seeds, steps=steps, demo_episodes=demo_episodes)
     first_seed = of_kind(int, "first_seed", first_seed)
     if not 0 <= first_seed <= MOST_SEEDS - seeds:
         raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
@@ -165,7 +165,7 @@ def train_expert(
     episodes are `demos.npz`; `card.json` says where they come from. Any setting of the solver and the schedule can be
     given by name; the defaults, `steps` among them, are the task's preset.
     """
-    seeds, steps = whole(1, seeds=seeds, steps=steps)
+    seeds, steps = counts(1, seeds=seeds, steps=steps)
     groups, name = expert_groups(task, task_args), task_name(task)
     resolved = settle(groups, settings, "an expert")
     folder = _free_folder(out, name, EXPERT, overwrite)

@@ -9,6 +9,15 @@ import tyro
 
 from trustirl.core.errors import InputError
 
+# What should stand there, and what tyro says of a text that is no number: of plain settings, and of those that may be
+# None.
+NO_NUMBER = (
+    ("a whole number", r"invalid literal for int\(\) with base 10: ('.*')"),
+    ("a number", r"could not convert string to float: ('.*')"),
+    ("a whole number", r"no type matching \{None\}\|INT could be instantiated from \[('.*?')\].*"),
+    ("a number", r"no type matching \{None\}\|FLOAT could be instantiated from \[('.*?')\].*"),
+)
+
 
 def parse(options: type[Any], arguments: list[str], program: str) -> Any:
     """Parse with tyro; its boxed complaint becomes one line."""
@@ -30,5 +39,7 @@ def _one_line(box: str) -> str:
     rows = [line.strip("│ ") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
     sections = re.split(r"\n[─-]{3,}(?:\n|$)", "\n".join(rows).strip())
     unsaid = ("Value error", "For full helptext", "Argument helptext")
-    said = [" ".join(text.split()) for text in sections if not text.startswith(unsaid)]
-    return re.sub(r"Error parsing \w[\w-]*: ", "", "; ".join(said)).rstrip(".")
+    said = "; ".join(" ".join(text.split()) for text in sections if not text.startswith(unsaid))
+    for number, words in NO_NUMBER:
+        said = re.sub(rf"Error parsing (--[\w-]+): {words}", rf"\1 must be {number}, got \2", said)
+    return re.sub(r"Error parsing \w[\w-]*: ", "", said).rstrip(".")

@@ -22,10 +22,10 @@ def of_kind(kind: type, name: str, value: Any) -> Any:
     return kind(value)
 
 
-def whole(least: int, **counts: Any) -> list[Any]:
+def counts(least: int, **given: Any) -> list[Any]:
     """The counts as plain numbers, unless one is smaller or no whole number; None is one that was not given."""
-    plain = [None if count is None else of_kind(int, name, count) for name, count in counts.items()]
-    for name, count in zip(counts, plain, strict=True):
+    plain = [None if count is None else of_kind(int, name, count) for name, count in given.items()]
+    for name, count in zip(given, plain, strict=True):
         if count is not None and count < least:
             raise InputError(f"{name} must be at least {least}, got {count}.")
     return plain

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trustirl.core.checks import whole
+from trustirl.core.checks import counts
 from trustirl.core.mdp import make_mdp
 from trustirl.tasks.exact import ExactTask
 
@@ -17,9 +17,9 @@ def random_mdp(
     temperature: float = 1.0,
 ) -> ExactTask:
     """Random successors, Dirichlet probabilities, a normal reward on states and actions."""
-    whole(0, seed=seed)
-    whole(1, states=states, successors=successors)
-    whole(2, actions=actions)
+    counts(0, seed=seed)
+    counts(1, states=states, successors=successors)
+    counts(2, actions=actions)
     rng = np.random.default_rng(seed)
     probabilities = rng.dirichlet(np.ones(successors), size=(states, actions))
     return ExactTask(
@@ -42,7 +42,7 @@ def chain(
     length: int = 5, horizon: int = 50, discount: float = 0.9, temperature: float = 1.0, goal: float = 1.0
 ) -> ExactTask:
     """Walk left or right along a line; the right end pays `goal` per step and holds whoever arrives."""
-    whole(2, length=length)
+    counts(2, length=length)
     position = np.arange(length)
     destinations = np.stack([np.maximum(position - 1, 0), np.minimum(position + 1, length - 1)], axis=1)
     destinations[-1] = length - 1
