@@ -1,8 +1,9 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
-A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `compared`, `changes`,
-`updates` or `loop`, and STUDY a folder of results/; `experts packaged` is made of the cards of the packaged
-demonstrations. With --check nothing is written, and a table that its results would change is an error.
+A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `compared`,
+`steadiness`, `changes`, `updates` or `loop`, and STUDY a folder of results/; `experts packaged` is made of the cards
+of the packaged demonstrations. With --check nothing is written, and a table that its results would change is an
+error.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import permutation_test
 
 from trustirl.evaluation.stats import iqm
 
@@ -75,6 +77,18 @@ def _row_by_row(rows: list[Row], told: Callable[[Row], dict[str, Any]]) -> str:
     """What is told of every row, by column, and where the rows come from."""
     lines = [told(row) for row in rows]
     return _table(lines[0], (line.values() for line in lines)) + _devices(rows)
+
+
+def steadiness(rows: list[Row]) -> str:
+    """Each seed's largest drawdown, PIRO's beside ML-IRL's, and how likely chance alone makes means so different."""
+    falls = {(row["task"], row["algorithm"]): row["drawdown"] for row in rows if "variant" not in row}
+    lines = []
+    for task in sorted({row["task"] for row in rows}):
+        ours, theirs = falls[task, "piro"], falls[task, "ml-irl"]
+        chance = permutation_test((ours, theirs), lambda one, other, axis: one.mean(axis) - other.mean(axis)).pvalue
+        ratio = _mean(ours) / _mean(theirs)
+        lines.append((task, _each(ours), _each(theirs), f"{ratio:.2f}", f"{chance:.2f}"))
+    return _table(("task", "piro, each seed", "ml-irl, each seed", "ratio of the means", "p"), lines)
 
 
 def changes(rows: list[Row]) -> str:
@@ -196,6 +210,7 @@ def _table(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
 KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
     "compared": compared,
+    "steadiness": steadiness,
     "changes": changes,
     "updates": updates,
     "loop": loop,

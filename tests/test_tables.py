@@ -84,6 +84,17 @@ def test_changes_stand_beside_the_default_in_the_order_of_their_values(copy):
     assert lines[5] == f"| {row['algorithm']} | – | 1 2 (2) |"
 
 
+def test_drawdowns_stand_beside_those_of_ml_irl_with_what_chance_would_do(copy):
+    row = {"task": "Here-v1", "algorithm": "piro", "drawdown": [1.0, 2.0, 3.0]}
+    other = {"task": "Here-v1", "algorithm": "ml-irl", "drawdown": [10.0, 20.0, 30.0]}
+    ignored = row | {"variant": "strong", "drawdown": [99.0] * 3}
+    (copy / STUDY).write_text(json.dumps([row, ignored, other]))
+    (copy / "README.md").write_text("<!-- table:steadiness control-first -->\n<!-- /table -->\n")
+    assert tables("--root", copy).returncode == 0
+    # Two of the 20 ways to deal six seeds into two groups of three lie as far apart: this one and its mirror image.
+    assert "| Here-v1 | 1 2 3 | 10 20 30 | 0.10 | 0.10 |" in (copy / "README.md").read_text()
+
+
 @pytest.mark.parametrize(
     "text", ["<!-- table:learning control-first -->\n", "<!-- table:other x -->\n<!-- /table -->"]
 )
