@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from statistics import mean
@@ -17,6 +16,7 @@ from trustirl.algorithms import ALGORITHMS
 from trustirl.asking import asked, train_question
 from trustirl.bench_commands import bench_command
 from trustirl.core.errors import TrustIRLError, unknown_name
+from trustirl.core.machine import installed
 from trustirl.demo_commands import demos_command
 from trustirl.doctor import doctor_command
 from trustirl.experiment import expert_groups, resume, train, train_expert
@@ -118,7 +118,7 @@ def _dispatch(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
     elif arguments[0] == "--version":
-        print(f"trustirl {version('trustirl')}")
+        print(f"trustirl {installed('trustirl') or '(run from its sources, not installed)'}")
     elif arguments[0] not in commands:
         raise unknown_name("command", arguments[0], commands)
     else:

@@ -89,6 +89,8 @@ class Checkup:
 def doctor_command(arguments: list[str]) -> None:
     """Examine, tell, and exit with 1 if the self-test failed."""
     options = parse(DoctorOptions, arguments, "trustirl doctor")
+    if installed("trustirl") is None:
+        sys.exit("trustirl: it runs from its sources here, and what it needs is not known; pip install -e . first.")
     checkup = examine()
     print(json.dumps(asdict(checkup) | {"well": checkup.well}, indent=2) if options.json else _in_words(checkup))
     if not checkup.well:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.checks import counts, of_kind
 from trustirl.core.errors import InputError, Interrupted, unknown_name
+from trustirl.core.machine import installed
 from trustirl.core.precision import double_precision
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.board import Board
@@ -119,14 +119,15 @@ def question(
     if not 0 <= first_seed <= MOST_SEEDS - seeds:
         raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
     known, name = is_exact(task), task_name(task)
+    arguments = of_kind(dict, "task_args", task_args or {})
     resolved = settle(setting_groups(algorithm, task, preset), settings, algorithm)
     if known:
         with double_precision():
-            make_task(name, task_args)  # complains about bad arguments
+            make_task(name, arguments)  # complains about bad arguments
     return Experiment(
         algorithm=algorithm,
         task=name,
-        task_args=resolved_arguments(name, task_args) if known else dict(task_args or {}),
+        task_args=resolved_arguments(name, arguments) if known else arguments,
         demos=demos,
         demo_episodes=demo_episodes,
         demo_choice=demo_choice,
@@ -166,18 +167,19 @@ def train_expert(
     given by name; the defaults, `steps` among them, are the task's preset.
     """
     seeds, steps = counts(1, seeds=seeds, steps=steps)
-    groups, name = expert_groups(task, task_args), task_name(task)
+    arguments = of_kind(dict, "task_args", task_args or {})
+    groups, name = expert_groups(task, arguments), task_name(task)
     resolved = settle(groups, settings, "an expert")
     folder = _free_folder(out, name, EXPERT, overwrite)
     experiment = Experiment(
         algorithm=EXPERT,
         task=name,
-        task_args=dict(task_args or {}),
+        task_args=arguments,
         demos="",
         demo_episodes=None,
         demo_choice="first",
         seeds=seeds,
-        steps=steps or expert.preset(task, task_args)["steps"],
+        steps=steps or expert.preset(task, arguments)["steps"],
         settings=resolved,
     )
     job = expert_job(experiment, task)
@@ -335,7 +337,8 @@ def _manifest(experiment: Experiment, job: Job) -> dict[str, Any]:
         "format_version": 1,
         "command": shlex.join(["trustirl", *sys.argv[1:]]) if called else f"trustirl.{function}",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
+        "versions": {"python": platform.python_version()}
+        | {name: installed(name) or "not installed" for name in packages},
         "platform": platform.platform(),
         "device": str(jax.devices()[0].device_kind),
         "seeds": list(experiment.seed_numbers),

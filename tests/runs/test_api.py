@@ -1,8 +1,10 @@
 """The Python API: train, act, reuse the reward, load it all again."""
 
+import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
         minorizer="curvature",
         out=tmp_path_factory.mktemp("a"),
     )
+
+
+def test_sources_that_are_not_installed_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_others(package: str) -> str:
+        if package == "trustirl":
+            raise PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr("trustirl.core.machine.version", only_others)
+    run = ti.train("mce", task="gridworld", task_args={"size": 3}, steps=1, out=tmp_path / "run")
+    versions = json.loads((run.path / "manifest.json").read_text())["versions"]
+    assert versions["trustirl"] == "not installed"
+    assert versions["jax"] == version("jax")
 
 
 def test_policy_predicts_like_stable_baselines(run: ti.Run) -> None:
@@ -102,7 +117,7 @@ import numpy as np
 import trustirl as ti
 demos = ti.Demos.from_numpy([0, 1, 2, 0], [0, 1, 1, 0])
 bad = [{name: value} for name in ("steps", "seeds", "demo_episodes", "first_seed") for value in (1e5, "5", True)]
-for given in [*bad, {"demos": demos, "demo_episodes": 1, "demo_choice": "longst"}]:
+for given in [*bad, {"task_args": ["size=3"]}, {"demos": demos, "demo_episodes": 1, "demo_choice": "longst"}]:
     try:
         ti.train("piro", task="chain", out="run", **given)
     except ti.InputError as error:
@@ -117,12 +132,13 @@ print(json.dumps([asked.config()[name] for name in one]))
 def test_counts_and_choices_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     """In a process of its own, for here types are checked before we are asked."""
     done = subprocess.run([sys.executable, "-c", UNCHECKED], cwd=tmp_path, capture_output=True, text=True, check=True)
-    *counts, choice, of_numpy = done.stdout.splitlines()
+    *counts, task_args, choice, of_numpy = done.stdout.splitlines()
     names = ("steps", "seeds", "demo_episodes", "first_seed")
     expected = [
         f"{name} must be a whole number, got {value}." for name in names for value in ("100000.0", "'5'", True)
     ]
     assert counts == expected
+    assert task_args == "task_args must be a mapping of names to values, got ['size=3']."
     assert choice == "unknown choice of demo episodes, 'longst': did you mean 'longest'?"
     assert not (tmp_path / "run").exists()
     assert of_numpy == "[1, 1, 1, 1]"

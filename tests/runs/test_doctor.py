@@ -35,6 +35,12 @@ def examined(*arguments: str) -> int:
     return 0
 
 
+def test_sources_that_are_not_installed_cannot_be_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "installed", lambda package: None)
+    with pytest.raises(SystemExit, match=r"runs from its sources here.*pip install -e \."):
+        main(["doctor"])
+
+
 def test_a_healthy_machine_gets_no_warnings() -> None:
     assert list(known_troubles(HEALTHY)) == []
     assert list(known_troubles(replace(HEALTHY, gpus=GPU, backend="gpu"))) == []

@@ -1,6 +1,7 @@
 """What settings must be, told in one sentence before any work begins."""
 
 import math
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,6 +12,7 @@ KINDS: dict[type, tuple[type, str]] = {
     int: (Integral, "a whole number"),
     float: (Real, "a number"),
     str: (str, "a text"),
+    dict: (Mapping, "a mapping of names to values"),
 }
 
 
