@@ -16,10 +16,12 @@ from trustirl.core.files import write_bytes
 from trustirl.demos.packaged import find_demos
 from trustirl.demos.record import record_demos, restore_state
 from trustirl.run import load
+from trustirl.tasks.control import make_control_task
 
 FRAMES = 8
 WIDTH = 160  # pixels of a frame, about
 SEED = 20_000  # of the learner's episode; evaluations use others
+FOLLOWS = (1, 2)  # modes of MuJoCo's cameras that go where a body, or what hangs on it, goes
 
 
 def add_film(folder: Path) -> str | None:
@@ -30,7 +32,9 @@ def add_film(folder: Path) -> str | None:
         run = load(folder)
         if not (folder / "policy.json").exists():
             raise ValueError(f"{run.config['task']} is solved exactly, and has no simulator to draw.")
-        env = gym.make(run.config["task"], render_mode="rgb_array", **run.config.get("task_args", {}))
+        drawn = run.config.get("task_args", {}) | {"render_mode": "rgb_array"}
+        env = make_control_task(run.config["task"], drawn).make()
+        follow(env)
         try:
             for name, states in _episodes(run, env):
                 write_bytes(folder / f"film-{name}.png", png(strip(env, states)))
@@ -54,6 +58,15 @@ def _episodes(run: Any, env: gym.Env) -> Iterator[tuple[str, Float[np.ndarray, "
         demos = demos.take(run.config["demo_episodes"], run.config["demo_choice"])
     if demos.states is not None:
         yield "expert", demos.states[: demos.episode_ends[0]]
+
+
+def follow(env: gym.Env) -> None:
+    """Look through the camera of a MuJoCo model that follows the robot; Gymnasium's own stands still."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None:
+        return
+    for number in np.flatnonzero(np.isin(renderer.model.cam_mode, FOLLOWS))[:1]:
+        renderer.camera_id = int(number)
 
 
 def strip(env: gym.Env, states: Float[np.ndarray, "steps size"]) -> UInt8[np.ndarray, "height width 3"]:

@@ -12,9 +12,9 @@ import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from synthetic_run import write_bench, write_control_run
 
-from trustirl.demos.record import record_demos
+from trustirl.demos.record import record_demos, restore_state
 from trustirl.demos.schema import Demos
-from trustirl.film import FRAMES, _episodes, add_film, png, strip
+from trustirl.film import FRAMES, _episodes, add_film, follow, png, strip
 from trustirl.report import write_comparison
 
 
@@ -32,6 +32,30 @@ def test_a_strip_is_evenly_spaced_over_the_episode(monkeypatch: pytest.MonkeyPat
     assert image.shape == (12, FRAMES * 18, 3)
     places = np.linspace(0, len(states) - 1, FRAMES).round().astype(int)
     np.testing.assert_array_equal(image[0, ::18, 0], np.round(127 + 100 * states[places, 0]))
+
+
+@pytest.mark.parametrize("task", ["Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Humanoid-v4", "Walker2d-v4"])
+def test_the_camera_goes_where_the_robot_goes(task: str) -> None:
+    env = gym.make(task, render_mode="rgb_array")  # nothing is drawn, so that no screen is needed
+    follow(env)
+    simulator, states = env.unwrapped, Demos.packaged(task).states  # type: ignore[attr-defined]
+    env.reset(seed=0)
+    seen = []
+    for state in states[[0, 500]]:
+        restore_state(env, state)
+        camera = simulator.data.cam_xpos[simulator.mujoco_renderer.camera_id, 0]
+        seen.append(camera - simulator.data.subtree_com[0, 0])
+    assert abs(states[500, 1] - states[0, 1]) > 1  # the time is first, then the place
+    assert abs(seen[1] - seen[0]) < 0.5
+
+
+def test_what_has_no_such_camera_is_left_alone() -> None:
+    env = gym.make("CartPole-v1", render_mode="rgb_array")
+    follow(env)
+    pendulum = gym.make("InvertedPendulum-v4", render_mode="rgb_array")
+    before = pendulum.unwrapped.mujoco_renderer.camera_id  # type: ignore[attr-defined]
+    follow(pendulum)
+    assert pendulum.unwrapped.mujoco_renderer.camera_id == before  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("given", [{}, {"demo_episodes": 1, "demo_choice": "longest"}])
