@@ -54,6 +54,18 @@ def test_a_run_leaves_its_files_and_counts_its_steps(run: ti.Run) -> None:
     assert list((run.path / "tb" / "seed-1").iterdir())
 
 
+def test_demonstrations_without_known_successors_teach_the_reward_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apart = cartpole_demo().subsample(2)
+    settings = SETTINGS | {"demo_share": 0.25}
+    run = ti.train("piro", "CartPole-v1", apart, steps=260, out=tmp_path / "run", **settings)
+    assert "not known what followed any demonstrated step" in capsys.readouterr().err
+    without = ti.train("piro", "CartPole-v1", apart, steps=260, out=tmp_path / "no", **settings | {"demo_share": 0.0})
+    assert metrics(run.path) == metrics(without.path)
+    assert "not known" not in capsys.readouterr().err
+
+
 @pytest.mark.slow  # tests/control/test_loop.py has a quick one like it
 def test_a_seed_alone_does_what_it_does_beside_others(run: ti.Run, tmp_path: Path) -> None:
     """Up to rounding, which another number of seeds makes the compiler do elsewhere."""
