@@ -54,6 +54,7 @@ def test_a_run_leaves_its_files_and_counts_its_steps(run: ti.Run) -> None:
     assert list((run.path / "tb" / "seed-1").iterdir())
 
 
+@pytest.mark.slow  # two whole runs for a rare kind of demonstrations
 def test_demonstrations_without_known_successors_teach_the_reward_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
