@@ -32,10 +32,10 @@ def add_film(folder: Path) -> str | None:
         run = load(folder)
         if not (folder / "policy.json").exists():
             raise ValueError(f"{run.config['task']} is solved exactly, and has no simulator to draw.")
-        drawn = run.config.get("task_args", {}) | {"render_mode": "rgb_array"}
-        env = make_control_task(run.config["task"], drawn).make()
-        follow(env)
+        arguments = run.config.get("task_args", {}) | {"render_mode": "rgb_array"}
+        env = make_control_task(run.config["task"], arguments).make()
         try:
+            follow(env)
             for name, states in _episodes(run, env):
                 write_bytes(folder / f"film-{name}.png", png(strip(env, states)))
         finally:
@@ -62,11 +62,11 @@ def _episodes(run: Any, env: gym.Env) -> Iterator[tuple[str, Float[np.ndarray, "
 
 def follow(env: gym.Env) -> None:
     """Look through the camera of a MuJoCo model that follows the robot; Gymnasium's own stands still."""
-    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
-    if renderer is None:
-        return
-    for number in np.flatnonzero(np.isin(renderer.model.cam_mode, FOLLOWS))[:1]:
-        renderer.camera_id = int(number)
+    renderer: Any = getattr(env.unwrapped, "mujoco_renderer", None)
+    modes = () if renderer is None else renderer.model.cam_mode
+    following = next((number for number, mode in enumerate(modes) if mode in FOLLOWS), None)
+    if following is not None:
+        renderer.camera_id = following
 
 
 def strip(env: gym.Env, states: Float[np.ndarray, "steps size"]) -> UInt8[np.ndarray, "height width 3"]:

@@ -39,12 +39,13 @@ def test_the_camera_goes_where_the_robot_goes(task: str) -> None:
     env = gym.make(task, render_mode="rgb_array")  # nothing is drawn, so that no screen is needed
     follow(env)
     simulator, states = env.unwrapped, Demos.packaged(task).states  # type: ignore[attr-defined]
+    camera = simulator.mujoco_renderer.camera_id
+    assert camera >= 0  # -1 is the one that stands still, and no index
     env.reset(seed=0)
     seen = []
     for state in states[[0, 500]]:
         restore_state(env, state)
-        camera = simulator.data.cam_xpos[simulator.mujoco_renderer.camera_id, 0]
-        seen.append(camera - simulator.data.subtree_com[0, 0])
+        seen.append(simulator.data.cam_xpos[camera, 0] - simulator.data.subtree_com[0, 0])
     assert abs(states[500, 1] - states[0, 1]) > 1  # the time is first, then the place
     assert abs(seen[1] - seen[0]) < 0.5
 
