@@ -1,9 +1,9 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
-A table stands between `<!-- table:KIND STUDY -->` and `<!-- /table -->`; KIND is `learning`, `compared`,
-`steadiness`, `changes`, `updates` or `loop`, and STUDY a folder of results/; `experts packaged` is made of the cards
-of the packaged demonstrations. With --check nothing is written, and a table that its results would change is an
-error.
+A table stands between `<!-- table:KIND STUDY... -->` and `<!-- /table -->`; KIND is `learning`, `compared`,
+`steadiness`, `region`, `changes`, `updates` or `loop`, and a STUDY a folder of results/; `experts packaged` is made
+of the cards of the packaged demonstrations. With --check nothing is written, and a table that its results would
+change is an error.
 """
 
 import argparse
@@ -18,10 +18,16 @@ from scipy.stats import permutation_test
 
 from trustirl.evaluation.stats import iqm
 
-MARKED = re.compile(r"(<!-- table:(\w+) ([\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- table:(\w+) ([\w -]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 OPENING = "<!-- table:"
 NONE = "–"
 PEER = "Stable-Baselines3 SAC"
+REGION = {  # headings, and what the rows are called
+    "default": "piro",
+    "no ceiling (`--mu-max 10`)": "mu to 10",
+    "nor backtracking (`--trust adaptive`)": "mu to 10, no backtracking",
+    "nor narrowing (`--narrowing 0`): Equation 11 alone": "Equation 11 alone",
+}
 Row = dict[str, Any]
 
 
@@ -85,10 +91,42 @@ def steadiness(rows: list[Row]) -> str:
     lines = []
     for task in sorted({row["task"] for row in rows}):
         ours, theirs = falls[task, "piro"], falls[task, "ml-irl"]
-        chance = permutation_test((ours, theirs), lambda one, other, axis: one.mean(axis) - other.mean(axis)).pvalue
         ratio = _mean(ours) / _mean(theirs)
-        lines.append((task, _each(ours), _each(theirs), f"{ratio:.2f}", f"{chance:.2f}"))
+        lines.append((task, _each(ours), _each(theirs), f"{ratio:.2f}", f"{_chance(ours, theirs):.2f}"))
     return _table(("task", "piro, each seed", "ml-irl, each seed", "ratio of the means", "p"), lines)
+
+
+def region(rows: list[Row]) -> str:
+    """PIRO with ever less of what we added to its trust region: drawdown, share, what chance would do, lost seeds.
+
+    Of rows with the same name the first counts: name the study of the default before that of the variants.
+    """
+    known: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        known.setdefault((row["task"], change(row)), row)
+    default_name, *variants = REGION.values()
+    lines = []
+    for task in sorted({task for task, name in known if name in variants}):
+        default = known[task, default_name]
+        cells = [_held(known.get((task, name)), default) for name in REGION.values()]
+        lines.append((task, *cells, f"{_mean(known[task, 'ml-irl']['drawdown']) / 2:,.0f}"))
+    return _table(("", *REGION, "half of ML-IRL's"), lines)
+
+
+def _held(row: Row | None, default: Row) -> str:
+    if row is None:
+        return NONE
+    told = [f"{_mean(row['drawdown']):,.0f} ({float(iqm(np.asarray(row['returns']))) / row['expert_return']:.2f})"]
+    if row is not default:
+        told.append(f"p {_chance(row['drawdown'], default['drawdown']):.2f}")
+    lost = sum(value < row["expert_return"] / 2 for value in row["returns"])
+    return ", ".join(told + [f"{lost} lost"] * (lost > 0))
+
+
+def _chance(one: list[float], other: list[float]) -> float:
+    """How likely seeds dealt to two groups at random make their means so different: an exact permutation test."""
+    difference = lambda one, other, axis: one.mean(axis) - other.mean(axis)  # noqa: E731
+    return float(permutation_test((one, other), difference).pvalue)
 
 
 def changes(rows: list[Row]) -> str:
@@ -211,6 +249,7 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
     "compared": compared,
     "steadiness": steadiness,
+    "region": region,
     "changes": changes,
     "updates": updates,
     "loop": loop,
@@ -230,10 +269,10 @@ def regenerate(text: str, root: Path) -> str:
     """The text with every table as its results say."""
 
     def fill(found: re.Match[str]) -> str:
-        opening, kind, study, closing = found.groups()
+        opening, kind, studies, closing = found.groups()
         if kind not in KINDS:
-            raise SystemExit(f"table:{kind} {study}: choose from {', '.join(KINDS)}.")
-        return opening + KINDS[kind](rows_of(study, root)) + closing
+            raise SystemExit(f"table:{kind} {studies}: choose from {', '.join(KINDS)}.")
+        return opening + KINDS[kind]([row for study in studies.split() for row in rows_of(study, root)]) + closing
 
     new, count = MARKED.subn(fill, text)
     if count != text.count(OPENING):

@@ -95,6 +95,23 @@ def test_drawdowns_stand_beside_those_of_ml_irl_with_what_chance_would_do(copy):
     assert "| Here-v1 | 1 2 3 | 10 20 30 | 0.10 | 0.10 |" in (copy / "README.md").read_text()
 
 
+def test_variants_of_the_region_stand_beside_the_default_of_another_study(copy):
+    row = {"task": "Here-v1", "expert_return": 100.0, "returns": [90.0, 100.0, 110.0]}
+    default = row | {"algorithm": "piro", "drawdown": [1.0, 2.0, 3.0]}
+    other = row | {"algorithm": "ml-irl", "drawdown": [4.0, 4.0, 4.0]}
+    variant = default | {"variant": "mu to 10", "drawdown": [10.0, 20.0, 30.0], "returns": [-5.0, 90.0, 95.0]}
+    elsewhere = default | {"task": "There-v1"}
+    study = copy / "results" / "variants" / "results.json"
+    study.parent.mkdir()
+    (copy / STUDY).write_text(json.dumps([default, other, elsewhere]))
+    study.write_text(json.dumps([variant, default | {"drawdown": [99.0] * 3}]))  # an older default: not this one
+    (copy / "README.md").write_text("<!-- table:region control-first variants -->\n<!-- /table -->\n")
+    assert tables("--root", copy).returncode == 0
+    lines = (copy / "README.md").read_text().splitlines()
+    assert lines[3] == "| Here-v1 | 2 (1.00) | 20 (0.60), p 0.10, 1 lost | – | – | 2 |"
+    assert len(lines) == 5  # nobody tried a variant there
+
+
 @pytest.mark.parametrize(
     "text", ["<!-- table:learning control-first -->\n", "<!-- table:other x -->\n<!-- /table -->"]
 )
