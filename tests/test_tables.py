@@ -88,8 +88,11 @@ def test_drawdowns_stand_beside_those_of_ml_irl_with_what_chance_would_do(copy):
     row = {"task": "Here-v1", "algorithm": "piro", "drawdown": [1.0, 2.0, 3.0]}
     other = {"task": "Here-v1", "algorithm": "ml-irl", "drawdown": [10.0, 20.0, 30.0]}
     ignored = row | {"variant": "strong", "drawdown": [99.0] * 3}
-    (copy / STUDY).write_text(json.dumps([row, ignored, other]))
-    (copy / "README.md").write_text("<!-- table:steadiness control-first -->\n<!-- /table -->\n")
+    further = copy / "results" / "further" / "results.json"
+    further.parent.mkdir()
+    (copy / STUDY).write_text(json.dumps([row | {"drawdown": [1.0, 2.0]}, ignored, other]))
+    further.write_text(json.dumps([row | {"drawdown": [3.0]}]))  # more seeds of the same
+    (copy / "README.md").write_text("<!-- table:steadiness control-first further -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
     # Two of the 20 ways to deal six seeds into two groups of three lie as far apart: this one and its mirror image.
     assert "| Here-v1 | 1 2 3 | 10 20 30 | 0.10 | 0.10 |" in (copy / "README.md").read_text()

@@ -138,7 +138,7 @@ def _paper_mujoco() -> Iterable[Question]:
 
 
 def _sensitivity() -> Iterable[Question]:
-    """PIRO with one setting of its trust region changed at a time."""
+    """PIRO with one setting of its trust region changed at a time; ML-IRL beside it with as many steps per update."""
     varied: dict[str, tuple[Any, ...]] = {
         "target": (0.1, 0.5, 1.0, 4.0, 16.0),
         "x": (1.1, 2.0),
@@ -146,10 +146,11 @@ def _sensitivity() -> Iterable[Question]:
         "inner_steps": (1, 2, 5, 20),
         "penalty": ("squared",),
     }
-    changes: dict[str, dict[str, Any]] = {"default": {}}
-    changes |= {f"{name} {value}": {name: value} for name, values in varied.items() for value in values}
+    changes = {f"{name} {value}": {name: value} for name, values in varied.items() for value in values}
+    shared = {label: settings for label, settings in changes.items() if "inner_steps" in settings}
     for task, steps in (("HalfCheetah-v4", 200_000), ("Hopper-v4", 120_000)):
-        yield from _changed("piro", task, steps, 3, changes)
+        yield from _changed("piro", task, steps, 3, {"default": {}, **changes})
+        yield from _changed("ml-irl", task, steps, 3, {"": {}, **shared})
 
 
 def _ablation() -> Iterable[Question]:
