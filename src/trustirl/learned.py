@@ -205,7 +205,6 @@ def load_rewards(folder: Path) -> list[ControlReward]:
             card["width"],
             card["depth"],
             card["bound"],
-            card.get("ceiling"),  # older cards know of none
         )
         end_share = card["discount"] / (1 - card["discount"]) if card["termination"] == "T2" else 0.0
     except (KeyError, TypeError, ValueError) as error:

@@ -170,7 +170,6 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"replay": 5}, "replay must hold"),
         ({"discount": 1.0}, "discount"),
         ({"reward_bound": 0.0}, "reward_bound"),
-        ({"reward_ceiling": 0.0}, "reward_ceiling must be positive and finite, got 0.0"),
         ({"inner_steps": 0}, "inner_steps must be at least 1, got 0"),
         ({"target": -1.0}, "target must be positive and finite, got -1"),
         ({"reward_step": float("nan")}, "reward_step must be positive and finite, got nan"),

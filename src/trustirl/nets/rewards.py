@@ -4,7 +4,6 @@ Each is a pytree that maps a `Transition` to one reward per pair. `action_inputs
 """
 
 from collections.abc import Callable
-from math import log
 from typing import Literal
 
 import equinox as eqx
@@ -49,8 +48,6 @@ class FeatureReward(eqx.Module):
 class NetworkReward(eqx.Module):
     """A network on standardised observations and actions, softly bounded so that no gradient dies.
 
-    With a `ceiling` it bends below that, however far an input lies from all that was demonstrated.
-
     `absorbing` pairs (the state after an end) have an input of their own: a flag, with all other inputs zero.
     """
 
@@ -60,7 +57,6 @@ class NetworkReward(eqx.Module):
     actions: int = eqx.field(static=True)  # number of discrete actions; 0: continuous ones
     action_inputs: bool = eqx.field(static=True)
     bound: float = eqx.field(static=True)
-    ceiling: float | None = eqx.field(static=True)
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Rewards of any leading shape."""
@@ -74,26 +70,12 @@ class NetworkReward(eqx.Module):
         inputs = jnp.clip((inputs - mean) / std, -10.0, 10.0)
         ended = jnp.zeros(shape, jnp.float32) if batch.absorbing is None else batch.absorbing.astype(jnp.float32)
         inputs = jnp.concatenate([inputs * (1 - ended[..., None]), ended[..., None]], axis=-1)
-        flat = jax.vmap(self.network)(inputs.reshape(-1, inputs.shape[-1])).reshape(shape)
-        if self.ceiling is not None:
-            flat = below(self.ceiling, flat)
-        return self.bound * jnp.tanh(flat / self.bound)
-
-
-def below(ceiling: float, value: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Values bent below a ceiling: zero stays where it is, with a slope of one; the slope is 2 far down, 0 far up."""
-    scale = ceiling / log(2.0)
-    return ceiling + scale * jax.nn.log_sigmoid(2 * value / scale)
+        flat = jax.vmap(self.network)(inputs.reshape(-1, inputs.shape[-1]))
+        return self.bound * jnp.tanh(flat.reshape(shape) / self.bound)
 
 
 def network_reward_factory(
-    demo: Transition,
-    actions: int,
-    action_inputs: bool,
-    width: int,
-    depth: int,
-    bound: float,
-    ceiling: float | None = None,
+    demo: Transition, actions: int, action_inputs: bool, width: int, depth: int, bound: float
 ) -> Callable[[Array], NetworkReward]:
     """A function of a key that makes a network reward, standardised by the demonstrations' own statistics.
 
@@ -113,7 +95,7 @@ def network_reward_factory(
         network = eqx.nn.MLP(data.shape[1] + 1, "scalar", width, depth, jax.nn.relu, dtype=jnp.float32, key=key)
         last = lambda net: (net.layers[-1].weight, net.layers[-1].bias)  # noqa: E731
         network = eqx.tree_at(last, network, replace_fn=jnp.zeros_like)
-        return NetworkReward(network, jnp.asarray(mean), jnp.asarray(std), actions, action_inputs, bound, ceiling)
+        return NetworkReward(network, jnp.asarray(mean), jnp.asarray(std), actions, action_inputs, bound)
 
     return make
 

@@ -114,8 +114,6 @@ class ControlOptions(StageOptions):
     """Hidden layers of the reward."""
     reward_bound: float = 10.0
     """Rewards stay within plus and minus this."""
-    reward_ceiling: float | None = None
-    """Rewards bend below this, so that nothing unseen can pay much more than what was demonstrated."""
     strict: bool = False
     """Refuse demonstrated actions outside the action space instead of clipping them."""
 
@@ -124,8 +122,6 @@ class ControlOptions(StageOptions):
         super().__post_init__()
         at_least(1, self, "reward_width", "reward_depth")
         positive(self, "reward_bound")
-        if self.reward_ceiling is not None:
-            positive(self, "reward_ceiling")
 
 
 class Matched(NamedTuple):
@@ -338,7 +334,6 @@ def build(
         options.reward_width,
         options.reward_depth,
         options.reward_bound,
-        options.reward_ceiling,
     )
     algorithm = entry.build(
         solver, make_reward, entry.config(**settings["algorithm_config"]), minibatches(plan.reward_batch)

@@ -46,7 +46,6 @@ def control_job(
             "width": options.reward_width,
             "depth": options.reward_depth,
             "bound": options.reward_bound,
-            "ceiling": options.reward_ceiling,
             "discount": config.discount,
             "termination": options.termination,
         }
