@@ -19,6 +19,7 @@ from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
+from trustirl.irl.terms import gap
 from trustirl.worlds.control import SAMPLED, TUNED, _experience, build, iterations
 from trustirl.worlds.job import Experiment, settle
 
@@ -133,6 +134,31 @@ def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
     assert rows >= 80 + 40
 
 
+def test_past_steps_reach_the_reward_step_and_not_the_reference() -> None:
+    parts = build(experiment(past_share=0.25, reference=3000), cartpole_demo())
+    state, metrics = list(iterate(parts.loop, seed_keys(2), 2))[-1]
+    blank = parts.loop.blank(seed_keys(2))
+    parts.close()
+    shapes = [[x.shape for x in jax.tree.leaves(tree) if hasattr(x, "dtype")] for tree in (blank, state)]
+    assert shapes[0] == shapes[1]
+    learner, reference = (jax.tree.map(lambda x: x[0], data) for data in state.data[1:3])
+    own, seen = np.asarray(learner.obs[-80:]), np.asarray(state.replay.rows.obs[0])
+    earlier = {row.tobytes() for row in seen[: 20 + 160]}
+    latest = {row.tobytes() for row in seen[20 + 160 :]}
+    assert 0.5 < np.mean([row.tobytes() in earlier for row in own]) < 0.85  # 180 of 260 steps, all in the replay
+    assert {row.tobytes() for row in own} <= earlier | latest
+    acted = ~learner.absorbing
+    np.testing.assert_allclose(learner.weight[-80:].sum(), 0.25 * learner.weight[acted].sum(), rtol=1e-5)
+    now = np.asarray(reference.obs[3000:][~reference.absorbing[3000:]])
+    assert len(now) > 20
+    assert {row.tobytes() for row in now} <= latest
+    reward = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, state.irl.reward)
+    present = jax.tree.map(lambda x: x[:-80], learner)
+    present = replace(present, weight=jnp.where(present.absorbing, 1, 1 / 0.75) * present.weight)
+    told = gap(reward, jax.tree.map(lambda x: x[0], state.data.demo), present)
+    np.testing.assert_allclose(metrics["gap"][0], told, rtol=1e-4, atol=1e-6)  # what the present policy lacks
+
+
 @pytest.mark.parametrize(
     ("changes", "demos", "words"),
     [
@@ -166,6 +192,7 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"batch": 0}, "batch must be at least 1"),
         ({"extra_steps": 3}, "multiple of envs"),
         ({"demo_share": 1.0}, r"demo_share must lie in \[0, 1\)"),
+        ({"past_share": -0.1}, r"past_share must lie in \[0, 1\), got -0.1"),
         ({"demo_fade": 0}, "demo_fade must be at least 1, got 0"),
         ({"replay": 5}, "replay must hold"),
         ({"discount": 1.0}, "discount"),

@@ -10,7 +10,7 @@ import pytest
 from trustirl.core.buffer import add, draw, empty_buffer
 from trustirl.core.measure import concat, expect, minibatches, sample
 from trustirl.core.types import RewardData, Transition
-from trustirl.irl.practice import Plan, Weighing, episode_measure, mixed, policy_minibatches
+from trustirl.irl.practice import Plan, Weighing, episode_measure, mixed, policy_minibatches, with_past
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import TableReward
 from trustirl.rl.exact import occupancy, solve
@@ -84,6 +84,26 @@ def test_demonstrated_steps_fade_for_the_policy_as_its_own_grow() -> None:
     np.testing.assert_allclose(shares, [0.0, 0.25, 0.5, 1.0], atol=0.08)
     always = policy_minibatches(replay, numbered(100, 5), replace(plan, demo_fade=None))
     assert always(jax.random.key(0)).critic_only is None
+
+
+@pytest.mark.parametrize("absorb", [True, False])
+def test_past_steps_take_their_share_of_the_steps_and_none_of_what_follows_an_end(absorb: bool) -> None:
+    time, ends = jnp.asarray([0, 1, 2, 0, 1]), jnp.asarray([False, False, True, False, False])
+    present = episode_measure(
+        jnp.ones((5, 3)), jnp.zeros(5, int), ends, time, Weighing(10, 0.9, discounted=True, absorb=absorb)
+    )
+    both = with_past(present, numbered(2, 4), 0.3)
+    acted = ~np.asarray(both.absorbing)
+    np.testing.assert_allclose(both.weight.sum(), present.weight.sum(), rtol=1e-6)
+    np.testing.assert_allclose(
+        both.weight[: len(present.weight)][present.absorbing], present.weight[present.absorbing]
+    )
+    past = np.asarray(both.obs[:, 0] > 1.5)
+    np.testing.assert_allclose(both.weight[past], 0.3 * both.weight[acted].sum() / 4, rtol=1e-6)
+    np.testing.assert_array_equal(both.action[past], [-2, -3, -4, -5])
+    now, mixture = (expect(lambda pairs: pairs.obs[:, 0], part) for part in (present, both))
+    share = 0.3 * both.weight[acted].sum() / both.weight.sum()
+    np.testing.assert_allclose(mixture, now + share * (3.5 - 1.0), rtol=1e-6)
 
 
 def test_weighted_sampling_follows_the_weights() -> None:

@@ -71,6 +71,8 @@ class Plan(Schedule):
     """Expert pairs, and as many of the learner's, per reward minibatch."""
     reference: int = 256
     """Expert pairs, and as many of the learner's, on which drift is measured."""
+    past_share: float = 0.0
+    """Share of the learner's pairs in the reward step that are drawn from all its steps so far."""
     extra_steps: int = 0
     """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
     demo_share: float = 0.0
@@ -89,8 +91,9 @@ class Plan(Schedule):
             at_least(1, self, "demo_fade")
         if self.extra_steps < 0 or self.extra_steps % self.envs:
             raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
-        if not 0.0 <= self.demo_share < 1.0:
-            raise InputError(f"demo_share must lie in [0, 1), got {self.demo_share}.")
+        for name in ("demo_share", "past_share"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
 
 
 class Steps(NamedTuple):
@@ -245,6 +248,18 @@ def weighted(obs: Array, action: Array, weight: Array, rest: Array | None = None
     return concat(real, after)
 
 
+def with_past(learner: Transition, past: Transition, share: float) -> Transition:
+    """Give this share of what the learner's steps weigh to its past ones; what follows an end stays its own.
+
+    A reward forgets what the learner no longer does, and may come to pay for it: the answer to the average of all
+    policies so far does not (fictitious play).
+    """
+    absorbing = jnp.zeros_like(learner.weight, bool) if learner.absorbing is None else learner.absorbing
+    given = jnp.where(absorbing, 0.0, share * learner.weight)
+    before = weighted(past.obs, past.action, jnp.full_like(past.weight, given.sum() / len(past.weight)))
+    return concat(replace(learner, weight=learner.weight - given), before)
+
+
 def control_loop(
     algorithm: Algorithm,
     solver: Solver,
@@ -280,17 +295,20 @@ def control_loop(
 
     @compiled
     @eqx.filter_vmap
-    def measures(steps: Steps, irl: IrlState, key: Array) -> tuple[RewardData, Metrics]:
-        data, metrics = measured(irl.reward, _flat(steps), key)
+    def measures(steps: Steps, irl: IrlState, replay: Buffer, key: Array) -> tuple[RewardData, Metrics]:
+        data, metrics = measured(irl.reward, _flat(steps), replay, key)
         actor = solver.actor(irl.policy)
         likelihood = expect(lambda pairs: solver.log_prob(actor, pairs.obs, pairs.action), demonstrated)
         return data, metrics | {"log_likelihood": likelihood}
 
-    def measured(reward: PyTree, flat: Steps, key: Array) -> tuple[RewardData, Metrics]:
+    def measured(reward: PyTree, flat: Steps, replay: Buffer, key: Array) -> tuple[RewardData, Metrics]:
         learner = episode_measure(flat.obs, flat.action, flat.terminated, flat.time, weighing)
         demo_key, learner_key = jax.random.split(key)
         expert, own = sample(demo, plan.reference, demo_key), sample(learner, plan.reference, learner_key)
         metrics = {"gap": gap(reward, demo, learner)}
+        if plan.past_share:
+            past = draw(replay, jax.random.fold_in(key, 0), len(flat.terminated))
+            learner = with_past(learner, past, plan.past_share)
         return RewardData(demo, learner, concat(expert, own)), metrics
 
     def practise(
@@ -302,7 +320,7 @@ def control_loop(
             collector.fresh(iteration, "reward")
             gathered.append(_by_seed(collector.collect(solver.actor(irl.policy), plan.extra_steps // plan.envs)))
         whole = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *gathered)
-        data, gaps = measures(whole, irl, measure_keys)
+        data, gaps = measures(whole, irl, replay, measure_keys)
         return irl, replay, data, metrics | gaps
 
     def start(keys: Array) -> tuple[TrainState, Metrics]:
@@ -325,7 +343,8 @@ def control_loop(
             irl, replay = algorithm.init(key), empty_buffer(capacity, example)
             seen = jax.tree.map(lambda x: jnp.zeros((steps, *x.shape[1:]), x.dtype), example)
             time = jnp.zeros(steps, jnp.int32)
-            data, _ = measured(irl.reward, Steps(seen.obs, seen.action, None, seen.terminated, time), key)
+            flat = Steps(seen.obs, seen.action, None, seen.terminated, time)
+            data, _ = measured(irl.reward, flat, replay, key)
             return TrainState(irl, data, key, jnp.zeros((), int), replay)
 
         return eqx.filter_eval_shape(eqx.filter_vmap(one), keys)
