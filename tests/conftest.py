@@ -1,11 +1,13 @@
 """Test set-up: float64 for the exact world, reproducible examples, how many of them by TRUSTIRL_EXAMPLES."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 # Tests compile the same small programs many times; what one has compiled, the others (and the processes they start)
@@ -67,6 +69,16 @@ def _compile_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(quick))
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget_programs() -> Iterator[None]:
+    """Linux lets a process have 65,530 mappings, compiled programs take several each, and XLA crashes on the last."""
+    yield
+    mapped = Path("/proc/self/maps")
+    if mapped.exists() and mapped.read_bytes().count(b"\n") > 15_000:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
