@@ -123,6 +123,7 @@ def test_a_wrapped_environment_pays_the_learned_reward(run: ti.Run) -> None:
         assert abs(reward - plain) > 1e-3
 
 
+@pytest.mark.parametrize("run", [pytest.param("CartPole-v1", marks=pytest.mark.slow), "Pendulum-v1"], indirect=True)
 def test_an_interrupted_run_saves_and_resumes_to_the_same_metrics(run: ti.Run, tmp_path: Path) -> None:
     """A signal in the middle of an iteration: it is finished, saved, and the exit says how to go on."""
     task = run.config["task"]
