@@ -26,6 +26,13 @@ from trustirl.worlds.job import Experiment, settle
 SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 
 
+def assert_same_shapes(one: TrainState, other: TrainState) -> None:
+    """Or a checkpoint of the one could not be read into the other."""
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    first, second = ([x.shape for x in jax.tree.leaves(tree) if hasattr(x, "dtype")] for tree in (one, other))
+    assert first == second
+
+
 def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
     parts = build(experiment(), cartpole_demo())
     steps, again = (list(iterate(parts.loop, seed_keys(2), 2)) for _ in range(2))
@@ -51,10 +58,7 @@ def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
     assert (returns >= 8).all()  # no pole falls sooner
     networks = jax.tree.leaves((state.irl.policy, state.irl.reward))
     assert {str(leaf.dtype) for leaf in networks if hasattr(leaf, "dtype")} <= {"float32", "int32"}
-    blank = parts.loop.blank(seed_keys(2))
-    assert jax.tree.structure(blank) == jax.tree.structure(state)
-    shapes = [[x.shape for x in jax.tree.leaves(tree) if hasattr(x, "dtype")] for tree in (blank, state)]
-    assert shapes[0] == shapes[1]
+    assert_same_shapes(parts.loop.blank(seed_keys(2)), state)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +141,8 @@ def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
 def test_past_steps_reach_the_reward_step_and_not_the_reference() -> None:
     parts = build(experiment(past_share=0.25, reference=3000), cartpole_demo())
     state, metrics = list(iterate(parts.loop, seed_keys(2), 2))[-1]
-    blank = parts.loop.blank(seed_keys(2))
     parts.close()
-    shapes = [[x.shape for x in jax.tree.leaves(tree) if hasattr(x, "dtype")] for tree in (blank, state)]
-    assert shapes[0] == shapes[1]
+    assert_same_shapes(parts.loop.blank(seed_keys(2)), state)
     learner, reference = (jax.tree.map(lambda x: x[0], data) for data in state.data[1:3])
     own, seen = np.asarray(learner.obs[-80:]), np.asarray(state.replay.rows.obs[0])
     earlier = {row.tobytes() for row in seen[: 20 + 160]}
@@ -193,6 +195,7 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"extra_steps": 3}, "multiple of envs"),
         ({"demo_share": 1.0}, r"demo_share must lie in \[0, 1\)"),
         ({"past_share": -0.1}, r"past_share must lie in \[0, 1\), got -0.1"),
+        ({"past_share": 0.5, "discounted": True}, "leave past_share or discounted away"),
         ({"demo_fade": 0}, "demo_fade must be at least 1, got 0"),
         ({"replay": 5}, "replay must hold"),
         ({"discount": 1.0}, "discount"),

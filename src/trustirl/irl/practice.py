@@ -72,7 +72,7 @@ class Plan(Schedule):
     reference: int = 256
     """Expert pairs, and as many of the learner's, on which drift is measured."""
     past_share: float = 0.0
-    """Share of the learner's pairs in the reward step that are drawn from all its steps so far."""
+    """Share of the learner's pairs in the reward step that are drawn from all steps it remembers."""
     extra_steps: int = 0
     """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
     demo_share: float = 0.0
@@ -94,6 +94,8 @@ class Plan(Schedule):
         for name in ("demo_share", "past_share"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
+        if self.past_share and self.discounted:
+            raise InputError("past steps are remembered without their times: leave past_share or discounted away.")
 
 
 class Steps(NamedTuple):
@@ -248,14 +250,18 @@ def weighted(obs: Array, action: Array, weight: Array, rest: Array | None = None
     return concat(real, after)
 
 
+def acted(pairs: Transition) -> Array:
+    """What the pairs weigh, nothing where one stands for the state after an end: nobody acts there."""
+    return pairs.weight if pairs.absorbing is None else jnp.where(pairs.absorbing, 0.0, pairs.weight)
+
+
 def with_past(learner: Transition, past: Transition, share: float) -> Transition:
     """Give this share of what the learner's steps weigh to its past ones; what follows an end stays its own.
 
     A reward forgets what the learner no longer does, and may come to pay for it: the answer to the average of all
     policies so far does not (fictitious play).
     """
-    absorbing = jnp.zeros_like(learner.weight, bool) if learner.absorbing is None else learner.absorbing
-    given = jnp.where(absorbing, 0.0, share * learner.weight)
+    given = share * acted(learner)
     before = weighted(past.obs, past.action, jnp.full_like(past.weight, given.sum() / len(past.weight)))
     return concat(replace(learner, weight=learner.weight - given), before)
 
@@ -290,8 +296,7 @@ def control_loop(
         new, metrics = algorithm.update_reward(irl, data._replace(progress=iteration / updates), key)
         return strongly_typed(new), metrics | {"drift": drift(new.reward, irl.reward, data.reference)}
 
-    acted = demo.weight if demo.absorbing is None else jnp.where(demo.absorbing, 0.0, demo.weight)
-    demonstrated = replace(demo, weight=acted)  # nobody acts after an end
+    demonstrated = replace(demo, weight=acted(demo))
 
     @compiled
     @eqx.filter_vmap
