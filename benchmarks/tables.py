@@ -24,7 +24,8 @@ NONE = "–"
 PEER = "Stable-Baselines3 SAC"
 REGION = {  # headings, and what the rows are called
     "default": "piro",
-    "no ceiling (`--mu-max 10`)": "mu to 10",
+    "no past steps (`--past-share 0`)": "no past steps",
+    "nor a ceiling (`--mu-max 10`)": "mu to 10",
     "nor backtracking (`--trust adaptive`)": "mu to 10, no backtracking",
     "nor narrowing (`--narrowing 0`): Equation 11 alone": "Equation 11 alone",
 }
@@ -103,7 +104,7 @@ def steadiness(rows: list[Row]) -> str:
 
 
 def region(rows: list[Row]) -> str:
-    """PIRO with ever less of what we added to its trust region: drawdown, share, what chance would do, lost seeds.
+    """PIRO with ever less of what we added to its reward step: drawdown, share, what chance would do, lost seeds.
 
     Of rows with the same name the first counts: name the study of the default before that of the variants.
     """

@@ -127,7 +127,7 @@ def test_the_share_of_demonstrated_steps_reaches_the_policy() -> None:
 
 
 def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
-    parts = build(experiment(extra_steps=40), cartpole_demo())
+    parts = build(experiment(extra_steps=40, past_share=0.0), cartpole_demo())
     state, _ = parts.loop.start(seed_keys(2))
     parts.close()
     assert parts.ledger.counts == {"train": 2 * (80 + 20), "reward": 2 * 40, "evaluation": 0}
@@ -195,7 +195,7 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"extra_steps": 3}, "multiple of envs"),
         ({"demo_share": 1.0}, r"demo_share must lie in \[0, 1\)"),
         ({"past_share": -0.1}, r"past_share must lie in \[0, 1\), got -0.1"),
-        ({"past_share": 0.5, "discounted": True}, "leave past_share or discounted away"),
+        ({"past_share": 0.5, "discounted": True}, "discounted needs: set past_share to 0"),
         ({"demo_fade": 0}, "demo_fade must be at least 1, got 0"),
         ({"replay": 5}, "replay must hold"),
         ({"discount": 1.0}, "discount"),

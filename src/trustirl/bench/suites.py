@@ -160,6 +160,7 @@ def _ablation() -> Iterable[Question]:
         "mu to 10": {"mu_max": 10.0},
         "no narrowing": {"narrowing": 0.0},
         "no backtracking": {"trust": "adaptive"},
+        "no past steps": {"past_share": 0.0},
         "temperature 0.2": {"temperature": 0.2},
         "no LayerNorm": {"layer_norm": False},
         "tau 0.005": {"tau": 0.005},

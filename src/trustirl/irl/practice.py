@@ -95,7 +95,9 @@ class Plan(Schedule):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
         if self.past_share and self.discounted:
-            raise InputError("past steps are remembered without their times: leave past_share or discounted away.")
+            raise InputError(
+                "past steps are remembered without their times, which discounted needs: set past_share to 0."
+            )
 
 
 class Steps(NamedTuple):
