@@ -21,7 +21,7 @@ from synthetic_run import write_bench, write_control_run, write_json, write_run
 
 from trustirl.core.errors import InputError
 from trustirl.evaluation.stats import bootstrap
-from trustirl.report import report, write_comparison
+from trustirl.report import report, write_comparison, write_report
 from trustirl.report.compare import Panel, curves_figure
 from trustirl.report.plots import Series
 from trustirl.report.study import read_study
@@ -395,3 +395,6 @@ def test_learning_that_takes_no_step_of_an_environment_costs_none(tmp_path: Path
     (row,) = read_study([folder]).rows
     assert row.clock == "iteration"
     assert [course.steps_to_90 for course in row.courses()] == [0, 0]
+    assert "400,000 updates per seed" in write_report(folder).read_text()
+    (folder / "summary.json").unlink()
+    assert re.search(r"running, iteration [1-9]\d*[^\d,]", write_report(folder).read_text())

@@ -52,9 +52,12 @@ def _exact_lead(run: ExactRun) -> str:
 
 
 def _control_lead(run: ControlRun) -> str:
+    offline = isinstance(run, OfflineRun)  # its steps are the optimiser's
     if run.finished:
-        return f"{run.steps:,} steps per seed"
-    done = int(np.nan_to_num(run.metrics.last("env_steps")).min())
+        return f"{run.steps:,} {'updates' if offline else 'steps'} per seed"
+    done = int(np.nan_to_num(run.metrics.last(run.clock)).min())
+    if offline:
+        return f"running, iteration {done}"
     return f"running, {min(done, run.steps):,} of {run.steps:,} steps"
 
 
