@@ -35,7 +35,8 @@ settings.register_profile(
 settings.load_profile("trustirl")
 
 
-COMPILE_MUCH = {"algorithms", "bench", "control", "rl", "runs"}  # and compute little
+COMPILE_MUCH = {"algorithms", "bench", "control", "rl", "runs", "theory"}  # and compute little
+COMPUTE_MUCH = {"test_monotone"}
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def _write_pages_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def _compile_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
     """Here and in the processes that tests start, so that both compute the same bits."""
-    quick = request.path.parent.name in COMPILE_MUCH
+    quick = request.path.parent.name in COMPILE_MUCH and request.path.stem not in COMPUTE_MUCH
     if quick != jax.config.read("jax_disable_most_optimizations"):
         jax.clear_caches()  # of other modules, whose programs round differently
         jax.config.update("jax_disable_most_optimizations", quick)

@@ -73,6 +73,7 @@ def test_what_is_finished_is_not_run_again_and_what_failed_is(bench: Path) -> No
     assert table(out) == rows
 
 
+@pytest.mark.slow  # tests/bench/test_plan.py has a quick one
 def test_only_leaves_the_others_alone(bench: Path, tmp_path: Path) -> None:
     assert trustirl("bench", bench / "grid.toml", "--out", tmp_path, "--only", "small") == 0
     assert [file.name for file in (tmp_path / "runs").iterdir()] == ["gridworld-ml-irl-small-step"]

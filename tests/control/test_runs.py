@@ -123,7 +123,7 @@ def test_a_wrapped_environment_pays_the_learned_reward(run: ti.Run) -> None:
         assert abs(reward - plain) > 1e-3
 
 
-@pytest.mark.parametrize("run", [pytest.param("CartPole-v1", marks=pytest.mark.slow), "Pendulum-v1"], indirect=True)
+@pytest.mark.slow  # kill -9 below and the expert's interruption (tests/control/test_expert.py) are quick
 def test_an_interrupted_run_saves_and_resumes_to_the_same_metrics(run: ti.Run, tmp_path: Path) -> None:
     """A signal in the middle of an iteration: it is finished, saved, and the exit says how to go on."""
     task = run.config["task"]
@@ -202,7 +202,7 @@ def test_a_reward_that_explodes_stops_the_run_and_is_named(tmp_path: Path) -> No
     assert RunFolder(run).has_checkpoint()
 
 
-@pytest.mark.parametrize("run", ["CartPole-v1"], indirect=True)
+@pytest.mark.parametrize("run", [pytest.param("CartPole-v1", marks=pytest.mark.slow), "Pendulum-v1"], indirect=True)
 def test_kill_9_loses_nothing(run: ti.Run, tmp_path: Path) -> None:
     """In a process that computes exactly as this one does: the same precision, the same compiled programs."""
     task, out = run.config["task"], tmp_path / "run"
