@@ -253,6 +253,7 @@ def test_the_papers_preset_is_its_table_whatever_the_task() -> None:
     config, solver, plan = (groups[name] for name in ("algorithm_config", "solver", "plan"))
     assert (config.target, config.x, config.y, config.narrowing, config.trust) == (0.5, 1.5, 1.5, 0.0, "adaptive")
     assert (config.reward_step, config.inner_steps, plan.reward_batch) == (1e-4, 10, 256)
+    assert (plan.past_share, plan.demo_share, plan.demo_fade) == (0.0, 0.0, None)  # what we added
     assert (solver.temperature, solver.averaging, solver.annealing, solver.width) == (0.2, 0.0, 1.0, 256)
     asked = train_question(["piro", "--task", "Hopper-v4", "--preset=paper", "--target", "0.1"])
     assert (asked["target"], asked["temperature"], asked["preset"]) == (0.1, 0.2, "paper")
