@@ -1,7 +1,7 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
 A table stands between `<!-- table:KIND STUDY... -->` and `<!-- /table -->`; KIND is `learning`, `compared`,
-`steadiness`, `region`, `changes`, `updates` or `loop`, and a STUDY a folder of results/; `experts packaged` is made
+`steadiness`, `without`, `changes`, `updates` or `loop`, and a STUDY a folder of results/; `experts packaged` is made
 of the cards of the packaged demonstrations. With --check nothing is written, and a table that its results would
 change is an error.
 """
@@ -22,7 +22,7 @@ MARKED = re.compile(r"(<!-- table:(\w+) ([\w -]+) -->\n).*?(<!-- /table -->)", r
 OPENING = "<!-- table:"
 NONE = "–"
 PEER = "Stable-Baselines3 SAC"
-REGION = {  # headings, and what the rows are called
+PARTS_LESS = {  # headings, and what the rows are called
     "default": "piro",
     "no past steps (`--past-share 0`)": "no past steps",
     "nor a ceiling (`--mu-max 10`)": "mu to 10",
@@ -103,7 +103,7 @@ def steadiness(rows: list[Row]) -> str:
     return _table(("task", "piro, each seed", "ml-irl, each seed", "ratio of the means", "p"), lines)
 
 
-def region(rows: list[Row]) -> str:
+def without(rows: list[Row]) -> str:
     """PIRO with ever less of what we added to its reward step: drawdown, share, what chance would do, lost seeds.
 
     Of rows with the same name the first counts: name the study of the default before that of the variants.
@@ -111,13 +111,13 @@ def region(rows: list[Row]) -> str:
     known: dict[tuple[str, str], Row] = {}
     for row in rows:
         known.setdefault((row["task"], change(row)), row)
-    default_name, *variants = REGION.values()
+    default_name, *variants = PARTS_LESS.values()
     lines = []
     for task in sorted({task for task, name in known if name in variants}):
         default = known[task, default_name]
-        cells = [_held(known.get((task, name)), default) for name in REGION.values()]
+        cells = [_held(known.get((task, name)), default) for name in PARTS_LESS.values()]
         lines.append((task, *cells, f"{_mean(known[task, 'ml-irl']['drawdown']) / 2:,.0f}"))
-    return _table(("", *REGION, "half of ML-IRL's"), lines)
+    return _table(("", *PARTS_LESS, "half of ML-IRL's"), lines)
 
 
 def _held(row: Row | None, default: Row) -> str:
@@ -258,7 +258,7 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
     "compared": compared,
     "steadiness": steadiness,
-    "region": region,
+    "without": without,
     "changes": changes,
     "updates": updates,
     "loop": loop,

@@ -98,7 +98,7 @@ def test_drawdowns_stand_beside_those_of_ml_irl_with_what_chance_would_do(copy):
     assert "| Here-v1 | 1 2 3 | 10 20 30 | 0.10 | 0.10 |" in (copy / "README.md").read_text()
 
 
-def test_variants_of_the_region_stand_beside_the_default_of_another_study(copy):
+def test_variants_with_parts_less_stand_beside_the_default_of_another_study(copy):
     row = {"task": "Here-v1", "expert_return": 100.0, "returns": [90.0, 100.0, 110.0]}
     default = row | {"algorithm": "piro", "drawdown": [1.0, 2.0, 3.0]}
     other = row | {"algorithm": "ml-irl", "drawdown": [4.0, 4.0, 4.0]}
@@ -108,7 +108,7 @@ def test_variants_of_the_region_stand_beside_the_default_of_another_study(copy):
     study.parent.mkdir()
     (copy / STUDY).write_text(json.dumps([default, other, elsewhere]))
     study.write_text(json.dumps([variant, default | {"drawdown": [99.0] * 3}]))  # an older default: not this one
-    (copy / "README.md").write_text("<!-- table:region control-first variants -->\n<!-- /table -->\n")
+    (copy / "README.md").write_text("<!-- table:without control-first variants -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
     lines = (copy / "README.md").read_text().splitlines()
     assert lines[3] == "| Here-v1 | 2 (1.00) | – | 20 (0.60), p 0.10, 1 lost | – | – | 2 |"

@@ -51,8 +51,8 @@ FOLLOWER |= {"demo_share": 0.25, "demo_fade": 60_000}
 # Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
 # minibatches want small constant steps. Above sqrt(1/256 + 1/256) no step is worth the plain norm's price: mu starts
 # just below it and never rises. A target that narrows with the run leaves early plateaus quickly and comes to rest
-# in the end. A reward that moves so slowly must not forget what the learner has given up (ML-IRL's is quick enough to
-# see it again, and worse off with past steps).
+# in the end. A reward that moves so slowly must not forget what the learner has given up (ML-IRL is worse off with
+# past steps).
 REWARD_STEP = {"reward_step": 1e-3, "decay": 0.0, "inner_steps": 10}
 TRUST_REGION = {"mu": 0.075, "mu_max": 0.075, "target": 2.0, "narrowing": 1.5, "trust": "backtrack"}
 SAMPLED: dict[str, dict[str, Any]] = {
@@ -66,11 +66,10 @@ PAPER: dict[str, dict[str, Any]] = {
     name: ours
     | {"temperature": 0.2, "layer_norm": False, "tau": 0.005, "cap_values": False}
     | {"learning_rate": 3e-4, "actor_learning_rate": None, "averaging": 0.0}
-    | {"demo_share": 0.0, "demo_fade": None, "reward_step": 1e-4, "reward_batch": 256}
+    | {"demo_share": 0.0, "demo_fade": None, "past_share": 0.0, "reward_step": 1e-4, "reward_batch": 256}
     for name, ours in SAMPLED.items()
 }
 PAPER["piro"] |= {"mu": 0.01, "mu_min": 1e-3, "mu_max": 10.0, "target": 0.5, "narrowing": 0.0, "trust": "adaptive"}
-PAPER["piro"] |= {"past_share": 0.0}
 
 
 # Tasks that want other settings than robots do. CartPole's expert drifts off the track, and a reward that saw actions
