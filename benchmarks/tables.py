@@ -24,6 +24,7 @@ NONE = "–"
 PEER = "Stable-Baselines3 SAC"
 PARTS_LESS = {  # headings, and what the rows are called
     "default": "piro",
+    "no ceiling (`--mu-max 10`)": "past steps, mu to 10",
     "no past steps (`--past-share 0`)": "no past steps",
     "nor a ceiling (`--mu-max 10`)": "mu to 10",
     "nor backtracking (`--trust adaptive`)": "mu to 10, no backtracking",
