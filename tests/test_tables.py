@@ -111,7 +111,7 @@ def test_variants_with_parts_less_stand_beside_the_default_of_another_study(copy
     (copy / "README.md").write_text("<!-- table:without control-first variants -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
     lines = (copy / "README.md").read_text().splitlines()
-    assert lines[3] == "| Here-v1 | 2 (1.00) | – | 20 (0.60), p 0.10, 1 lost | – | – | 2 |"
+    assert lines[3] == "| Here-v1 | 2 (1.00) | – | – | 20 (0.60), p 0.10, 1 lost | – | – | 2 |"
     assert len(lines) == 5  # nobody tried a variant there
 
 
