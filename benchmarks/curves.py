@@ -20,9 +20,9 @@ from trustirl.report.plots import Series
 from trustirl.report.runs import Numbers
 
 
-def evaluations(study: Path, row: dict[str, Any]) -> tuple[Numbers, Numbers]:
+def evaluations(path: Path) -> tuple[Numbers, Numbers]:
     """Steps [evaluations] and true returns [seeds, evaluations]."""
-    with gzip.open(study / f"{row['task']}-{row['algorithm']}-packaged.csv.gz", "rt") as text:
+    with gzip.open(path, "rt") as text:
         seen = [line for line in csv.DictReader(text) if line["return_mean"]]
     seeds = sorted({line["seed"] for line in seen}, key=int)
     returns = [[float(line["return_mean"]) for line in seen if line["seed"] == seed] for seed in seeds]
@@ -36,7 +36,7 @@ def panel(study: Path, rows: list[dict[str, Any]], algorithms: list[str]) -> Pan
     for row in rows:
         name, place = row["algorithm"], algorithms.index(row["algorithm"])
         if row["env_steps"]["train"]:
-            steps, returns = evaluations(study, row)
+            steps, returns = evaluations(study / f"{row['task']}-{name}-packaged.csv.gz")
             curves.append(Series(name, place, steps, iqm(returns.T), iqm_band(returns)))
         else:
             levels[name] = place, float(iqm(np.asarray(row["returns"])))

@@ -100,7 +100,7 @@ def steadiness(rows: list[Row]) -> str:
     for task in sorted({row["task"] for row in rows}):
         ours, theirs = falls[task, "piro"], falls[task, "ml-irl"]
         ratio = _mean(ours) / _mean(theirs)
-        lines.append((task, _each(ours), _each(theirs), f"{ratio:.2f}", f"{_chance(ours, theirs):.2f}"))
+        lines.append((task, _each(ours), _each(theirs), f"{ratio:.2f}", f"{chance(ours, theirs):.2f}"))
     return _table(("task", "piro, each seed", "ml-irl, each seed", "ratio of the means", "p"), lines)
 
 
@@ -126,12 +126,12 @@ def _held(row: Row | None, default: Row) -> str:
         return NONE
     told = [f"{_mean(row['drawdown']):,.0f} ({float(iqm(np.asarray(row['returns']))) / row['expert_return']:.2f})"]
     if row is not default:
-        told.append(f"p {_chance(row['drawdown'], default['drawdown']):.2f}")
+        told.append(f"p {chance(row['drawdown'], default['drawdown']):.2f}")
     lost = sum(value < row["expert_return"] / 2 for value in row["returns"])
     return ", ".join(told + [f"{lost} lost"] * (lost > 0))
 
 
-def _chance(one: list[float], other: list[float]) -> float:
+def chance(one: list[float], other: list[float]) -> float:
     """How likely seeds dealt to two groups at random make their means so different: an exact permutation test."""
     seeds = np.array(one + other)
     dealt = seeds[np.array(list(combinations(range(len(seeds)), len(one))))].mean(axis=1)

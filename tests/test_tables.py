@@ -1,5 +1,6 @@
 """The tables in README and docs say what the measured results say."""
 
+import gzip
 import json
 import runpy
 import shutil
@@ -128,11 +129,28 @@ def test_curves_and_rows_tell_the_same():
     evaluations = runpy.run_path(str(ROOT / "benchmarks" / "curves.py"))["evaluations"]
     rows = [row for row in json.loads((study / "results.json").read_text()) if "variant" not in row]
     for row in rows:
-        _, returns = evaluations(study, row)
+        _, returns = evaluations(study / f"{row['task']}-{row['algorithm']}-packaged.csv.gz")
         np.testing.assert_allclose(returns[:, -1], row["returns"], atol=0.051)
         falls = (np.maximum.accumulate(returns, axis=1) - returns).max(axis=1)
         np.testing.assert_allclose(falls, row["drawdown"], atol=0.11)
     assert {row["task"] for row in rows if row["algorithm"] == "piro"} == {row["task"] for row in rows}
+
+
+def test_falls_of_a_second_half_are_measured_from_the_best_evaluation_of_the_whole_run(tmp_path):
+    def curves(name, *seeds):
+        lines = [f"{seed},{step},{value}" for seed, run in enumerate(seeds) for step, value in enumerate(run)]
+        with gzip.open(tmp_path / name, "wt") as file:
+            file.write("\n".join(["seed,env_steps,return_mean", *lines]))
+        return tmp_path / name
+
+    ours = curves("ours.csv.gz", [5, 1, 3, 5, 6], [1, 2, 3, 4, 5])  # an early fall of 4, of which 2 are left at half
+    theirs = curves("theirs.csv.gz", [1, 2, 9, 0, 9], [1, 2, 9, 1, 9])
+    command = [sys.executable, ROOT / "benchmarks" / "falls.py", ours, "--against", theirs]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert lines[0] == "whole run: 2 in the mean: 4 0"
+    assert lines[1] == "whole run: against 8 in the mean: 9 8"
+    assert lines[2] == "whole run: p 0.3333"  # two of the six ways to deal four seeds: this one and its mirror image
+    assert lines[3] == "second half: 1 in the mean: 2 0"
 
 
 @pytest.mark.parametrize(
