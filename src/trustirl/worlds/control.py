@@ -149,6 +149,11 @@ class Matched(NamedTuple):
         told = []
         if self.origin:
             told.append(f"the demos were made in {self.origin} and the task is {self.task.env_id}")
+        made_with = self.demos.provenance.get("env_kwargs")
+        if isinstance(made_with, dict):
+            asked = self.task.env_kwargs.items()
+            if other := [f"{name}={value}" for name, value in asked if made_with.get(name) != value]:
+                told.append(f"the demos were made without {' '.join(other)}, which the task has")
         if self.clipped:
             told.append(
                 f"{count(self.clipped, 'entry', 'entries')} of the demonstrated actions lay outside the action space "
