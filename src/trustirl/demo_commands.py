@@ -1,7 +1,5 @@
 """The commands `trustirl demos list | inspect | convert | record`."""
 
-import ast
-import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +14,7 @@ from rich.text import Text
 from trustirl.core.errors import DemoError, InputError, unknown_name
 from trustirl.core.words import count
 from trustirl.demos.inspect import Inspection, described, facts, inspect
+from trustirl.demos.origin import env_arguments
 from trustirl.demos.packaged import Named, find_demos, named_demos
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.parsing import parse
@@ -32,7 +31,6 @@ usage: trustirl demos COMMAND ...
   record TASK -o FILE.npz          let the policy of a run (--run RUN), or chance (--random), demonstrate
 
   SPEC is what `trustirl train --demos` takes: a file, a Minari folder, minari:ID or packaged:TASK"""
-LONGEST_TEXT = 1000
 Spec = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SPEC")]
 COLOURS = {"problem": "bold red", "warning": "yellow", "note": "cyan"}
 
@@ -157,26 +155,15 @@ def _compared(demos: Demos, given: str | None) -> tuple[ControlTask | None, str]
     if ":" in named:  # what a file names is data: the module before the colon would be imported
         return None, f"{named}, which is not made because a file names it; say --task {named} if you trust it"
     try:
-        return make_control_task(named, _harmless(demos.provenance.get("env_kwargs"))), ""
+        return make_control_task(named, _harmless(env_arguments(demos.provenance))), ""
     except Exception as error:  # a constructor may raise anything on arguments that a file gives
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         return None, f"{named}, not compared: {reason}"
 
 
-def _harmless(env_kwargs: Any) -> dict[str, Any]:
+def _harmless(arguments: dict[str, Any] | None) -> dict[str, Any]:
     """Switches and numbers among the arguments that a file gives; texts could name files or code."""
-    plain = _literal(env_kwargs) if isinstance(env_kwargs, str) else env_kwargs
-    if not isinstance(plain, dict):
-        return {}
-    return {name: value for name, value in plain.items() if isinstance(value, bool | int | float)}
-
-
-def _literal(text: str) -> Any:
-    """A value that was written down as JSON or as Python's literal; anything else is nothing."""
-    for read in (json.loads, ast.literal_eval):
-        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            return read(text[:LONGEST_TEXT])
-    return None
+    return {name: value for name, value in (arguments or {}).items() if isinstance(value, bool | int | float)}
 
 
 def _convert(arguments: list[str]) -> None:

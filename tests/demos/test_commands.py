@@ -12,6 +12,7 @@ import pytest
 from trustirl import demo_commands
 from trustirl.cli import main
 from trustirl.demos import Demos
+from trustirl.demos.origin import env_arguments
 from trustirl.run import Run
 from trustirl.tasks.control import make_control_task
 
@@ -118,7 +119,7 @@ def test_inspect_without_a_task_says_why(capsys: Capture, file: Path, tmp_path: 
     ],
 )
 def test_only_switches_and_numbers_of_a_file_reach_an_environment(given: Any, used: dict[str, Any]) -> None:
-    assert demo_commands._harmless(given) == used
+    assert demo_commands._harmless(env_arguments({"env_kwargs": given})) == used
 
 
 def test_what_the_loader_refuses_is_what_inspect_says(capsys: Capture, tmp_path: Path) -> None:

@@ -242,15 +242,18 @@ def test_training_asks_where_demonstrations_come_from() -> None:
         job.close()
         notes.append([note for note in job.notes if "made in" in note])
     assert notes == [[], ["the demos were made in CartPole-v0 and the task is CartPole-v1"]]
-    harder = replace(experiment(seeds=1), task_args={"sutton_barto_reward": True})
+    changed = replace(experiment(seeds=1), task_args={"sutton_barto_reward": True})
+    new = ["the task is given sutton_barto_reward=True, which the environment of the demos was not"]
     for known, note in (
-        ({}, ["the demos were made without sutton_barto_reward=True, which the task has"]),
+        ({}, new),
+        ("{}", new),  # as others write it
         ({"sutton_barto_reward": True}, []),
+        ("{'sutton_barto_reward': True}", []),
         (None, []),  # nothing is known
     ):
-        job = control_job(harder, make(**fields, provenance={"env_id": "CartPole-v1", "env_kwargs": known}))
+        job = control_job(changed, make(**fields, provenance={"env_id": "CartPole-v1", "env_kwargs": known}))
         job.close()
-        assert [told for told in job.notes if "made without" in told] == note
+        assert [told for told in job.notes if "is given" in told] == note
     with pytest.raises(DemoError, match="made in Acrobot-v1 and the task is CartPole-v1"):
         build(replace(experiment(), demos="minari:cartpole/demos-v2"))
     with pytest.raises(DemoError, match=r"takes whole numbers; if they are, say so by Demos.with_discrete_actions"):

@@ -17,6 +17,7 @@ from trustirl.core.measure import minibatches
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
 from trustirl.core.words import count
+from trustirl.demos.origin import env_arguments
 from trustirl.demos.packaged import find_demos
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop
@@ -149,11 +150,10 @@ class Matched(NamedTuple):
         told = []
         if self.origin:
             told.append(f"the demos were made in {self.origin} and the task is {self.task.env_id}")
-        made_with = self.demos.provenance.get("env_kwargs")
-        if isinstance(made_with, dict):
-            asked = self.task.env_kwargs.items()
-            if other := [f"{name}={value}" for name, value in asked if made_with.get(name) != value]:
-                told.append(f"the demos were made without {' '.join(other)}, which the task has")
+        if (made_with := env_arguments(self.demos.provenance)) is not None:
+            given = self.task.env_kwargs.items()
+            if new := [f"{name}={value}" for name, value in given if made_with.get(name) != value]:
+                told.append(f"the task is given {' '.join(new)}, which the environment of the demos was not")
         if self.clipped:
             told.append(
                 f"{count(self.clipped, 'entry', 'entries')} of the demonstrated actions lay outside the action space "
