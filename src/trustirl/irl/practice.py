@@ -298,17 +298,20 @@ def control_loop(
         new, metrics = algorithm.update_reward(irl, data._replace(progress=iteration / updates), key)
         return strongly_typed(new), metrics | {"drift": drift(new.reward, irl.reward, data.reference)}
 
-    demonstrated = replace(demo, weight=acted(demo))
-
+    # Demonstrations as an argument: long ones, as a constant, XLA would add up while it compiles.
     @compiled
-    @eqx.filter_vmap
-    def measures(steps: Steps, irl: IrlState, replay: Buffer, key: Array) -> tuple[RewardData, Metrics]:
-        data, metrics = measured(irl.reward, _flat(steps), replay, key)
-        actor = solver.actor(irl.policy)
+    @eqx.filter_vmap(in_axes=(None, *[eqx.if_array(0)] * 4))
+    def measures(
+        demo: Transition, steps: Steps, irl: IrlState, replay: Buffer, key: Array
+    ) -> tuple[RewardData, Metrics]:
+        data, metrics = measured(demo, irl.reward, _flat(steps), replay, key)
+        actor, demonstrated = solver.actor(irl.policy), replace(demo, weight=acted(demo))
         likelihood = expect(lambda pairs: solver.log_prob(actor, pairs.obs, pairs.action), demonstrated)
         return data, metrics | {"log_likelihood": likelihood}
 
-    def measured(reward: PyTree, flat: Steps, replay: Buffer, key: Array) -> tuple[RewardData, Metrics]:
+    def measured(
+        demo: Transition, reward: PyTree, flat: Steps, replay: Buffer, key: Array
+    ) -> tuple[RewardData, Metrics]:
         learner = episode_measure(flat.obs, flat.action, flat.terminated, flat.time, weighing)
         demo_key, learner_key = jax.random.split(key)
         expert, own = sample(demo, plan.reference, demo_key), sample(learner, plan.reference, learner_key)
@@ -327,7 +330,7 @@ def control_loop(
             collector.fresh(iteration, "reward")
             gathered.append(_by_seed(collector.collect(solver.actor(irl.policy), plan.extra_steps // plan.envs)))
         whole = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *gathered)
-        data, gaps = measures(whole, irl, replay, measure_keys)
+        data, gaps = measures(demo, whole, irl, replay, measure_keys)
         return irl, replay, data, metrics | gaps
 
     def start(keys: Array) -> tuple[TrainState, Metrics]:
@@ -351,7 +354,7 @@ def control_loop(
             seen = jax.tree.map(lambda x: jnp.zeros((steps, *x.shape[1:]), x.dtype), example)
             time = jnp.zeros(steps, jnp.int32)
             flat = Steps(seen.obs, seen.action, None, seen.terminated, time)
-            data, _ = measured(irl.reward, flat, replay, key)
+            data, _ = measured(demo, irl.reward, flat, replay, key)
             return TrainState(irl, data, key, jnp.zeros((), int), replay)
 
         return eqx.filter_eval_shape(eqx.filter_vmap(one), keys)
