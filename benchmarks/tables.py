@@ -30,6 +30,7 @@ PARTS_LESS = {  # headings, and what the rows are called
     "nor backtracking (`--trust adaptive`)": "mu to 10, no backtracking",
     "nor narrowing (`--narrowing 0`): Equation 11 alone": "Equation 11 alone",
 }
+OTHERS = ("recorded", "strong")  # demonstrations that are not the package's
 Row = dict[str, Any]
 
 
@@ -107,17 +108,21 @@ def steadiness(rows: list[Row]) -> str:
 def without(rows: list[Row]) -> str:
     """PIRO with ever less of what we added to its reward step: drawdown, share, what chance would do, lost seeds.
 
-    Of rows with the same name the first counts: name the study of the default before that of the variants.
+    Of rows with the same name the first counts: name the study of the default before that of the variants. Rows from
+    demonstrations of others are called like the rest with those added, the default's by them alone.
     """
     known: dict[tuple[str, str], Row] = {}
     for row in rows:
         known.setdefault((row["task"], change(row)), row)
     default_name, *variants = PARTS_LESS.values()
     lines = []
-    for task in sorted({task for task, name in known if name in variants}):
-        default = known[task, default_name]
-        cells = [_held(known.get((task, name)), default) for name in PARTS_LESS.values()]
-        lines.append((task, *cells, f"{_mean(known[task, 'ml-irl']['drawdown']) / 2:,.0f}"))
+    for shown in ("", *OTHERS):
+        names = [shown or default_name, *(", ".join(filter(None, (name, shown))) for name in variants)]
+        for task in sorted({task for task, name in known if name in names[1:]}):
+            default, theirs = known[task, names[0]], known.get((task, "ml-irl"))
+            half = f"{_mean(theirs['drawdown']) / 2:,.0f}" if theirs and not shown else NONE
+            cells = [_held(known.get((task, name)), default) for name in names]
+            lines.append((", ".join(filter(None, (task, shown))), *cells, half))
     return _table(("", *PARTS_LESS, "half of ML-IRL's"), lines)
 
 

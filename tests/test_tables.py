@@ -108,12 +108,14 @@ def test_variants_with_parts_less_stand_beside_the_default_of_another_study(copy
     study = copy / "results" / "variants" / "results.json"
     study.parent.mkdir()
     (copy / STUDY).write_text(json.dumps([default, other, elsewhere]))
-    study.write_text(json.dumps([variant, default | {"drawdown": [99.0] * 3}]))  # an older default: not this one
+    recorded = [row | {"variant": name} for row, name in ((default, "recorded"), (variant, "mu to 10, recorded"))]
+    study.write_text(json.dumps([variant, default | {"drawdown": [99.0] * 3}, *recorded]))  # an older default, too
     (copy / "README.md").write_text("<!-- table:without control-first variants -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
     lines = (copy / "README.md").read_text().splitlines()
     assert lines[3] == "| Here-v1 | 2 (1.00) | – | – | 20 (0.60), p 0.10, 1 lost | – | – | 2 |"
-    assert len(lines) == 5  # nobody tried a variant there
+    assert lines[4] == "| Here-v1, recorded | 2 (1.00) | – | – | 20 (0.60), p 0.10, 1 lost | – | – | – |"
+    assert len(lines) == 6  # nobody tried a variant there
 
 
 @pytest.mark.parametrize(
