@@ -7,7 +7,7 @@ import pytest
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.types import TrainState
-from trustirl.irl.loop import Loop, compiled, iterate, make_loop, seed_keys
+from trustirl.irl.loop import Loop, iterate, make_loop, over_seeds, seed_keys
 from trustirl.nets.rewards import reward_factory
 from trustirl.rl.exact import exact_solver, occupancy, solve
 from trustirl.rollouts.exact import exact_sampler
@@ -23,7 +23,7 @@ def small_loop(name: str, kind: str = "table", action_inputs: bool = False, roun
     make_reward = reward_factory(kind, task.features, mdp.actions, action_inputs)
     entry = ALGORITHMS[name]
     algorithm = entry.build(exact_solver(mdp, rounds), make_reward, entry.config(**config))
-    return compiled(make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), lambda policy, reward: {}, UPDATES))
+    return over_seeds(make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), lambda policy, reward: {}, UPDATES))
 
 
 def run(loop: Loop, iterations: int, seeds: int = 1) -> TrainState:

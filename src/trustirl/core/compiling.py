@@ -1,8 +1,8 @@
-"""How XLA shall compile the work that takes the time."""
+"""The one way in which the programs of a run are compiled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
@@ -10,24 +10,51 @@ import jax.numpy as jnp
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
+Options = Mapping[str, str | bool]
 
-# On CPUs XLA may hand matrix products to a library that runs each of them on one core. Its own use them all: a tenth
-# more SAC updates per second on two cores (jaxlib 0.10).
-OWN_PRODUCTS: dict[str, str | bool] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+# On GPUs XLA would time kernels whenever it compiles, and take the fastest: a run that is resumed, and compiled anew,
+# would add up its sums in another order and go its own way.
+REPEATABLE: Options = {"xla_gpu_deterministic_ops": True}
+# On CPUs XLA may hand matrix products to a library that runs each of them on one core; its own use them all. With one
+# seed two x86 cores make half as many SAC updates again, two ARM cores a tenth; with several, whose products are
+# batches, small networks lose up to two fifths on x86.
+OWN_PRODUCTS: Options = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 
-def compiled(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
-    """`eqx.filter_jit` for functions in which networks are trained."""
-    return eqx.filter_jit(function, compiler_options=_options())  # type: ignore[call-overload,no-any-return,unused-ignore]
+def compiled(
+    function: Callable[Given, Returned], donate: Literal["all", "none"] = "none"
+) -> Callable[Given, Returned]:
+    """`eqx.filter_jit`, such that what is computed is the same whenever it is compiled."""
+    return _compiled(function, _known(REPEATABLE), donate)
+
+
+def compiled_training(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """`compiled`, for what takes the time: networks are trained, and all arrays have a leading axis of seeds."""
+    if jax.default_backend() != "cpu":
+        return compiled(function)
+    several, one = compiled(function), _compiled(function, _known(OWN_PRODUCTS))
+
+    def trained(*given: Given.args, **named: Given.kwargs) -> Returned:
+        seeds = len(jax.tree.leaves(eqx.filter((given, named), eqx.is_array))[0])
+        return (one if seeds == 1 else several)(*given, **named)
+
+    return trained
+
+
+def _compiled(function: Any, options: Options, donate: Literal["all", "none"] = "none") -> Any:
+    jit: Any = eqx.filter_jit  # noqa: TID251
+    return jit(function, donate=donate, compiler_options=dict(options))
+
+
+def _known(options: Options) -> dict[str, str | bool]:
+    """Those options, if this version of XLA knows them."""
+    return dict(options) if all(_knows(*option) for option in options.items()) else {}
 
 
 @cache
-def _options() -> dict[str, str | bool] | None:
-    """What this version of XLA knows of the options we want."""
-    if jax.default_backend() != "cpu":
-        return None
+def _knows(name: str, value: str | bool) -> bool:
     try:
-        jax.jit(jnp.negative).lower(jnp.float32(0)).compile(compiler_options=OWN_PRODUCTS)
+        jax.jit(jnp.negative).lower(jnp.float32(0)).compile(compiler_options={name: value})  # noqa: TID251
     except (RuntimeError, ValueError):
-        return None
-    return OWN_PRODUCTS
+        return False
+    return True

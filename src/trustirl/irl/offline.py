@@ -7,7 +7,7 @@ from jaxtyping import Array
 from trustirl.core.measure import expect, sample
 from trustirl.core.records import Algorithm, Solver
 from trustirl.core.types import IrlState, Metrics, TrainState, Transition
-from trustirl.irl.loop import Loop, compiled, strongly_typed
+from trustirl.irl.loop import Loop, over_seeds, strongly_typed
 
 
 def offline_loop(algorithm: Algorithm, solver: Solver, demo: Transition, batch: int) -> Loop:
@@ -26,4 +26,4 @@ def offline_loop(algorithm: Algorithm, solver: Solver, demo: Transition, batch: 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         return settle(state.irl, state.key, state.iteration + 1)
 
-    return compiled(Loop(start, step, lambda key: start(key)[0]))
+    return over_seeds(Loop(start, step, lambda key: start(key)[0]))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
 from trustirl.core.checks import at_least, positive
-from trustirl.core.compiling import compiled
+from trustirl.core.compiling import compiled, compiled_training
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, expect, sample
 from trustirl.core.records import Algorithm, DrawBatch, Solver
@@ -149,18 +150,18 @@ def rounds_of_practice(
     """
     per_env = schedule.steps_per_iteration // (schedule.rounds * schedule.envs)
 
-    @eqx.filter_jit
+    @compiled_training
     @eqx.filter_vmap
     def updated(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
         irl, metrics = improve(irl, replay, key)
         return strongly_typed(irl), metrics
 
-    @eqx.filter_jit(donate="all")
+    @partial(compiled, donate="all")
     @eqx.filter_vmap
     def remember(replay: Buffer, steps: PyTree) -> Buffer:
         return add(replay, rows(_flat(steps)))
 
-    @eqx.filter_jit
+    @compiled
     @eqx.filter_vmap
     def initial(key: Array) -> tuple[IrlState, Buffer]:
         return strongly_typed(init(key)), empty_buffer(capacity, example)
@@ -292,7 +293,7 @@ def control_loop(
         algorithm.init, improve, solver.actor, collector, plan, _experience, capacity, example
     )
 
-    @eqx.filter_jit
+    @compiled
     @eqx.filter_vmap
     def update_reward(irl: IrlState, data: RewardData, iteration: Array, key: Array) -> tuple[IrlState, Metrics]:
         new, metrics = algorithm.update_reward(irl, data._replace(progress=iteration / updates), key)

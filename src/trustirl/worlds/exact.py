@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trustirl.algorithms import ALGORITHMS
+from trustirl.core.compiling import compiled
 from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP, check_reward_table
 from trustirl.core.measure import Reward, expect
@@ -15,7 +16,7 @@ from trustirl.core.types import Metrics, Transition
 from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
 from trustirl.evaluation.returns import episode_return
-from trustirl.irl.loop import Loop, Observe, compiled, make_loop
+from trustirl.irl.loop import Loop, Observe, make_loop, over_seeds
 from trustirl.nets.rewards import RewardKind, reward_factory
 from trustirl.rl.exact import SoftPolicy, exact_solver, occupancy, solve
 from trustirl.rollouts.exact import exact_sampler
@@ -65,7 +66,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     options = ExactOptions(**experiment.settings["exact"])
     task = make_task(experiment.task, experiment.task_args)
     mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
-    expert = jax.jit(solve)(mdp, truth)
+    expert = compiled(solve)(mdp, truth)
     demos = given_demos(experiment, demos)
     if demos is None and experiment.demo_episodes is not None:
         demos = sampled_demos(task, expert, experiment.demo_episodes)
@@ -73,7 +74,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
         demo, demo_hash = tabular_measure(demos, mdp), demos.content_hash()
         mdp = started_like(demos, mdp)
     else:
-        demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
+        demo, demo_hash = mdp.pairs(compiled(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
     make_reward = reward_factory(options.reward, task.features, mdp.actions, action_inputs(options, task))
     solver = exact_solver(mdp, options.policy_rounds, options.suboptimality)
     solved = not (options.policy_rounds or options.suboptimality)
@@ -85,7 +86,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
 
     entry = ALGORITHMS[experiment.algorithm]
     algorithm = entry.build(solver, make_reward, entry.config(**experiment.settings["algorithm_config"]))
-    loop = compiled(make_loop(algorithm, exact_sampler(mdp, demo), observe, experiment.steps))
+    loop = over_seeds(make_loop(algorithm, exact_sampler(mdp, demo), observe, experiment.steps))
     return World(task, mdp, expert, demo, demo_hash, observe, loop)
 
 
