@@ -1,5 +1,6 @@
 """Runs on Gymnasium tasks: what is evaluated on the way and written at the end."""
 
+import math
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -97,4 +98,4 @@ def stage_facts(task: ControlTask, backend: str, replay_bytes: int) -> dict[str,
 
 def memory_note(replay_bytes: int) -> str:
     """What a user should know before the work begins."""
-    return f"the replay will take up to {replay_bytes / 2**20:,.0f} MiB of memory"
+    return f"the replay will take up to {math.ceil(replay_bytes / 2**20):,} MiB of memory"
