@@ -116,13 +116,12 @@ def without(rows: list[Row]) -> str:
         known.setdefault((row["task"], change(row)), row)
     default_name, *variants = PARTS_LESS.values()
     lines = []
-    for shown in ("", *OTHERS):
-        names = [shown or default_name, *(", ".join(filter(None, (name, shown))) for name in variants)]
+    for demos in ("", *OTHERS):
+        names = [demos or default_name, *(_joined(name, demos) for name in variants)]
         for task in sorted({task for task, name in known if name in names[1:]}):
-            default, theirs = known[task, names[0]], known.get((task, "ml-irl"))
-            half = f"{_mean(theirs['drawdown']) / 2:,.0f}" if theirs and not shown else NONE
-            cells = [_held(known.get((task, name)), default) for name in names]
-            lines.append((", ".join(filter(None, (task, shown))), *cells, half))
+            half = NONE if demos else f"{_mean(known[task, 'ml-irl']['drawdown']) / 2:,.0f}"
+            cells = [_held(known.get((task, name)), known[task, names[0]]) for name in names]
+            lines.append((_joined(task, demos), *cells, half))
     return _table(("", *PARTS_LESS, "half of ML-IRL's"), lines)
 
 
@@ -178,7 +177,12 @@ def _mean(values: list[float]) -> float:
 
 
 def _method(row: Row) -> str:
-    return ", ".join(filter(None, (row["algorithm"], row.get("variant"))))
+    return _joined(row["algorithm"], row.get("variant"))
+
+
+def _joined(*names: str | None) -> str:
+    """Those that there are."""
+    return ", ".join(filter(None, names))
 
 
 def updates(rows: list[Row]) -> str:

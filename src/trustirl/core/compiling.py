@@ -47,8 +47,8 @@ def _compiled(function: Any, options: Options, donate: Literal["all", "none"] = 
 
 
 def _known(options: Options) -> dict[str, str | bool]:
-    """Those options, if this version of XLA knows them."""
-    return dict(options) if all(_knows(*option) for option in options.items()) else {}
+    """Those of the options that this version of XLA knows."""
+    return {name: value for name, value in options.items() if _knows(name, value)}
 
 
 @cache
