@@ -60,8 +60,7 @@ def main() -> None:
     def update(state: IrlState, progress: Array, key: Array) -> tuple[IrlState, Array]:
         keys = jax.random.split(key, 3)
         reference = concat(sample(demo, plan.reference, keys[0]), sample(learner, plan.reference, keys[1]))
-        data = RewardData(demo, learner, reference, progress=progress)
-        new, metrics = algorithm.update_reward(state, data, keys[2])
+        new, metrics = algorithm.update_reward(state, RewardData(demo, learner, reference, progress), keys[2])
         gain = gap(new.reward, demo, learner) - gap(state.reward, demo, learner)
         return new, jnp.stack([gain, drift(new.reward, state.reward, reference), metrics["mu"]])
 

@@ -52,8 +52,6 @@ class PiroConfig:
     """mu never falls below this."""
     mu_max: float = 10.0
     """mu never rises above this."""
-    mu_underway: float = 10.0
-    """Nor above this while the gap is half of the largest so far or more: a reward rests when it is right."""
 
     def __post_init__(self) -> None:
         """Refuse steps that cannot be."""
@@ -89,16 +87,14 @@ def piro(
     ) -> Float[Array, ""]:
         return misfit(reward, demo, learner) + mu * penalty(reward, old, reference)  # -L, Equation 9
 
-    def adapt(mu: Array, eps: Array, target: Array, underway: Array) -> Array:  # Equation 11
+    def adapt(mu: Array, eps: Array, target: Array) -> Array:  # Equation 11
         factor = jnp.where(eps > target * config.x, config.y, 1.0)
         factor = jnp.where(eps < target / config.x, 1.0 / config.y, factor)
-        ceiling = jnp.where(underway, min(config.mu_underway, config.mu_max), config.mu_max)
-        return jnp.clip(mu * factor, config.mu_min, ceiling)
+        return jnp.clip(mu * factor, config.mu_min, config.mu_max)
 
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
         old = state.reward
-        (mu, largest), target = state.extra, config.target * (1.0 - data.progress) ** config.narrowing
-        largest = jnp.maximum(largest, data.gap)
+        mu, target = state.extra, config.target * (1.0 - data.progress) ** config.narrowing
         batches = draw(data, config.inner_steps, key)
         # At r_old the penalty has no gradient, so the first step is free; taking it apart keeps rounding noise at
         # the norm's kink from counting as a direction.
@@ -111,8 +107,7 @@ def piro(
         eps = drift(reward, old, data.reference)
         if config.trust == "backtrack":
             reward = shorten(reward, old, lambda short: drift(short, old, data.reference) <= target * config.x)
-        mu_next = adapt(mu, eps, target, data.gap >= largest / 2)
-        state = replace(state, reward=reward, optimizer=optimizer_state, extra=(mu_next, largest))
+        state = replace(state, reward=reward, optimizer=optimizer_state, extra=adapt(mu, eps, target))
         return state, {"mu": mu}
 
-    return explicit(solver, make_reward, optimizer, update_reward, extra=(jnp.asarray(config.mu), jnp.asarray(0.0)))
+    return explicit(solver, make_reward, optimizer, update_reward, extra=jnp.asarray(config.mu))

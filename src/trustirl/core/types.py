@@ -30,7 +30,6 @@ class RewardData(NamedTuple):
     demo: Transition
     learner: Transition
     reference: Transition
-    gap: Float[Array, ""] | float = 0.0  # what the reward pays the expert more than the latest policy, per step
     progress: Float[Array, ""] | float = 0.0  # the share of the run's reward steps that are over
 
 

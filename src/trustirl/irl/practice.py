@@ -316,11 +316,11 @@ def control_loop(
         learner = episode_measure(flat.obs, flat.action, flat.terminated, flat.time, weighing)
         demo_key, learner_key = jax.random.split(key)
         expert, own = sample(demo, plan.reference, demo_key), sample(learner, plan.reference, learner_key)
-        present = gap(reward, demo, learner)
+        metrics = {"gap": gap(reward, demo, learner)}
         if plan.past_share:
             past = draw(replay, jax.random.fold_in(key, 0), len(flat.terminated))
             learner = with_past(learner, past, plan.past_share)
-        return RewardData(demo, learner, concat(expert, own), present), {"gap": present}
+        return RewardData(demo, learner, concat(expert, own)), metrics
 
     def practise(
         irl: IrlState, replay: Buffer, keys: Array, iteration: int
