@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.checks import counts, of_kind
+from trustirl.core.compiling import kept_programs
 from trustirl.core.errors import InputError, Interrupted, unknown_name
 from trustirl.core.machine import installed
 from trustirl.core.precision import double_precision
@@ -275,6 +276,15 @@ def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
 
 
 def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
+    with kept_programs(folder.programs):
+        _go_on(experiment, job, folder)
+    folder.forget_programs()
+    write_report(folder.path)
+    return load(folder.path)
+
+
+def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
+    """From the newest checkpoint, if there is one, to the end."""
     keys, start, began, done = seed_keys(experiment.seeds, experiment.first_seed), None, time.perf_counter(), -1
     try:
         if folder.has_checkpoint():
@@ -311,8 +321,6 @@ def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
         job.finish(state, folder.metrics()[-experiment.seeds :], time.perf_counter() - began, folder.path)
     finally:
         job.close()
-    write_report(folder.path)
-    return load(folder.path)
 
 
 def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: range, seconds: float) -> list[Row]:

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree
 
-from trustirl.core.compiling import compiled
 from trustirl.core.errors import InputError
 from trustirl.core.files import read_arrays, read_json, write_arrays, write_json
 from trustirl.core.records import Solver
@@ -94,7 +93,7 @@ class ControlReward:
 
     def __init__(self, function: Callable[[Transition], Any], spaces: Spaces, end_share: float) -> None:
         """`end_share` is how often an end counts its absorbing reward: g/(1-g) in mode T2, else 0."""
-        self.spaces, self._function, self._end_share = spaces, compiled(function), end_share
+        self.spaces, self._function, self._end_share = spaces, eqx.filter_jit(function), end_share
 
     def __call__(
         self,

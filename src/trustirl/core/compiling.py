@@ -1,38 +1,41 @@
-"""The one way in which the programs of a run are compiled."""
+"""How XLA compiles the work that takes the time, and where its programs are kept."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, Literal, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.experimental.compilation_cache import compilation_cache
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 Options = Mapping[str, str | bool]
 
-# On GPUs XLA would time kernels whenever it compiles, and take the fastest: a run that is resumed, and compiled anew,
-# would add up its sums in another order and go its own way.
-REPEATABLE: Options = {"xla_gpu_deterministic_ops": True}
 # On CPUs XLA may hand matrix products to a library that runs each of them on one core; its own use them all. With one
 # seed two x86 cores make half as many SAC updates again, two ARM cores a tenth; with several, whose products are
 # batches, small networks lose up to two fifths on x86.
 OWN_PRODUCTS: Options = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
-
-def compiled(
-    function: Callable[Given, Returned], donate: Literal["all", "none"] = "none"
-) -> Callable[Given, Returned]:
-    """`eqx.filter_jit`, such that what is computed is the same whenever it is compiled."""
-    return _compiled(function, _known(REPEATABLE), donate)
+PLACE = "jax_compilation_cache_dir"
+# Programs of any size and however quickly they were compiled; XLA's own cache would make their names depend on where
+# the folder lies.
+KEEP_ALL = {
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+    "jax_persistent_cache_enable_xla_caches": "none",
+}
 
 
 def compiled_training(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
-    """`compiled`, for what takes the time: networks are trained, and all arrays have a leading axis of seeds."""
-    if jax.default_backend() != "cpu":
-        return compiled(function)
-    several, one = compiled(function), _compiled(function, _known(OWN_PRODUCTS))
+    """`eqx.filter_jit` for functions in which networks are trained; all arrays have a leading axis of seeds."""
+    several: Any = eqx.filter_jit(function)
+    if jax.default_backend() != "cpu" or not _knows(**OWN_PRODUCTS):
+        return several
+    one: Any = eqx.filter_jit(function, compiler_options=dict(OWN_PRODUCTS))  # type: ignore[call-overload,unused-ignore]
 
     def trained(*given: Given.args, **named: Given.kwargs) -> Returned:
         seeds = len(jax.tree.leaves(eqx.filter((given, named), eqx.is_array))[0])
@@ -41,20 +44,41 @@ def compiled_training(function: Callable[Given, Returned]) -> Callable[Given, Re
     return trained
 
 
-def _compiled(function: Any, options: Options, donate: Literal["all", "none"] = "none") -> Any:
-    jit: Any = eqx.filter_jit  # noqa: TID251
-    return jit(function, donate=donate, compiler_options=dict(options))
-
-
-def _known(options: Options) -> dict[str, str | bool]:
-    """Those of the options that this version of XLA knows."""
-    return {name: value for name, value in options.items() if _knows(name, value)}
-
-
 @cache
-def _knows(name: str, value: str | bool) -> bool:
+def _knows(**options: str | bool) -> bool:
+    """Whether this version of XLA does."""
     try:
-        jax.jit(jnp.negative).lower(jnp.float32(0)).compile(compiler_options={name: value})  # noqa: TID251
+        jax.jit(jnp.negative).lower(jnp.float32(0)).compile(compiler_options=options)
     except (RuntimeError, ValueError):
         return False
     return True
+
+
+@contextmanager
+def kept_programs(folder: Path) -> Iterator[None]:
+    """Where a second compilation would give another program: keep all in the folder, and take what is there.
+
+    For a GPU XLA times kernels whenever it compiles and takes the fastest, so that a resumed run would add up its
+    sums in another order and go its own way. To have it choose without a look at the clock
+    (`xla_gpu_deterministic_ops`) costs almost half the speed. A folder that was chosen for all programs
+    (JAX_COMPILATION_CACHE_DIR) stays the one.
+    """
+    if not _compiles_by_the_clock():
+        yield
+        return
+    before = {name: getattr(jax.config, name) for name in (PLACE, *KEEP_ALL)}
+    _configure({PLACE: before[PLACE] or str(folder)} | KEEP_ALL)
+    try:
+        yield
+    finally:
+        _configure(before)
+
+
+def _compiles_by_the_clock() -> bool:
+    return jax.default_backend() != "cpu"
+
+
+def _configure(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()

@@ -34,7 +34,7 @@ def check_finite(irl: IrlState, metrics: Metrics, iteration: int, first_seed: in
     )
 
 
-@eqx.filter_jit  # noqa: TID251  exact anyhow, and compiled for a backend that is chosen after the import
+@eqx.filter_jit
 def _finite(tree: PyTree) -> Bool[Array, "leaves seeds"]:
     """One flag per array and seed, in one reduction on the device."""
     leaves = jax.tree.leaves(_floats(tree))

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from trustirl.core.compiling import compiled
 from trustirl.core.measure import Reward
 from trustirl.core.records import Algorithm, Sampler
 from trustirl.core.types import IrlState, Metrics, RewardData, TrainState
@@ -66,7 +65,7 @@ def over_seeds(loop: Loop) -> Loop:
     """Both functions over a leading seed axis, compiled; a step that would compile a second time is an error."""
     step = eqx.debug.assert_max_traces(eqx.filter_vmap(loop.step), max_traces=1)
     start = eqx.filter_vmap(loop.start)
-    return Loop(compiled(start), compiled(step), lambda keys: eqx.filter_eval_shape(start, keys)[0])
+    return Loop(eqx.filter_jit(start), eqx.filter_jit(step), lambda keys: eqx.filter_eval_shape(start, keys)[0])
 
 
 def iterate(

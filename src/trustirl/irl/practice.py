@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -14,7 +13,7 @@ from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
 from trustirl.core.checks import at_least, positive
-from trustirl.core.compiling import compiled, compiled_training
+from trustirl.core.compiling import compiled_training
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, expect, sample
 from trustirl.core.records import Algorithm, DrawBatch, Solver
@@ -156,12 +155,12 @@ def rounds_of_practice(
         irl, metrics = improve(irl, replay, key)
         return strongly_typed(irl), metrics
 
-    @partial(compiled, donate="all")
+    @eqx.filter_jit(donate="all")
     @eqx.filter_vmap
     def remember(replay: Buffer, steps: PyTree) -> Buffer:
         return add(replay, rows(_flat(steps)))
 
-    @compiled
+    @eqx.filter_jit
     @eqx.filter_vmap
     def initial(key: Array) -> tuple[IrlState, Buffer]:
         return strongly_typed(init(key)), empty_buffer(capacity, example)
@@ -293,14 +292,14 @@ def control_loop(
         algorithm.init, improve, solver.actor, collector, plan, _experience, capacity, example
     )
 
-    @compiled
+    @eqx.filter_jit
     @eqx.filter_vmap
     def update_reward(irl: IrlState, data: RewardData, iteration: Array, key: Array) -> tuple[IrlState, Metrics]:
         new, metrics = algorithm.update_reward(irl, data._replace(progress=iteration / updates), key)
         return strongly_typed(new), metrics | {"drift": drift(new.reward, irl.reward, data.reference)}
 
     # Demonstrations as an argument: long ones, as a constant, XLA would add up while it compiles.
-    @compiled
+    @eqx.filter_jit
     @eqx.filter_vmap(in_axes=(None, *[eqx.if_array(0)] * 4))
     def measures(
         demo: Transition, steps: Steps, irl: IrlState, replay: Buffer, key: Array

@@ -28,6 +28,7 @@ RUN_FILES = (
     "summary.json",
     "report.html",
     "checkpoints",
+    "programs",
     "tb",
 )
 EXTRA_FILES = (
@@ -59,6 +60,7 @@ class RunFolder:
         """Point at a folder; nothing is read or written yet."""
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self.programs = path / "programs"
 
     def check_free(self, overwrite: bool) -> None:
         """Refuse to write over a run, or over a file, before any work is done."""
@@ -142,6 +144,10 @@ class RunFolder:
             write_arrays(self.checkpoints / name, tree_to_arrays(rows))
             shards = [*shards, {"file": name, "start": start, "stop": added}]
         return [shard for shard in shards if shard["stop"] > added - replay.capacity]
+
+    def forget_programs(self) -> None:
+        """What was compiled, once the run is finished and nobody will resume it."""
+        shutil.rmtree(self.programs, ignore_errors=True)
 
     def has_checkpoint(self) -> bool:
         """Whether there is a state to go on from."""

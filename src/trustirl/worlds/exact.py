@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from trustirl.algorithms import ALGORITHMS
-from trustirl.core.compiling import compiled
 from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP, check_reward_table
 from trustirl.core.measure import Reward, expect
@@ -66,7 +65,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     options = ExactOptions(**experiment.settings["exact"])
     task = make_task(experiment.task, experiment.task_args)
     mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
-    expert = compiled(solve)(mdp, truth)
+    expert = jax.jit(solve)(mdp, truth)
     demos = given_demos(experiment, demos)
     if demos is None and experiment.demo_episodes is not None:
         demos = sampled_demos(task, expert, experiment.demo_episodes)
@@ -74,7 +73,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
         demo, demo_hash = tabular_measure(demos, mdp), demos.content_hash()
         mdp = started_like(demos, mdp)
     else:
-        demo, demo_hash = mdp.pairs(compiled(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
+        demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
     make_reward = reward_factory(options.reward, task.features, mdp.actions, action_inputs(options, task))
     solver = exact_solver(mdp, options.policy_rounds, options.suboptimality)
     solved = not (options.policy_rounds or options.suboptimality)

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 
 from trustirl.algorithms import ALGORITHMS
-from trustirl.core.compiling import compiled
 from trustirl.core.files import write_arrays, write_json
 from trustirl.core.measure import expect
 from trustirl.core.types import Metrics, TrainState
@@ -67,7 +66,7 @@ def write_results(
     save_policies(path, np.asarray(state.irl.policy.log_prob))
     save_rewards(path, state.irl.reward, _reward_card(experiment, task))
     tables = np.stack([reward.table() for reward in load_rewards(path)])
-    visits = compiled(jax.vmap(occupancy, (None, 0)))
+    visits = jax.jit(jax.vmap(occupancy, (None, 0)))
     learner = visits(mdp, state.irl.policy.log_prob)
     uniform = jnp.full_like(world.expert.log_prob, -np.log(mdp.actions))
     expert, start = visits(mdp, jnp.stack([world.expert.log_prob, uniform]))
@@ -83,7 +82,7 @@ def write_results(
         write_json(path / "comparison.json", comparison)
     write_arrays(path / "maps.safetensors", maps)
     write_json(path / "certificate.json", certificate_curve(mdp, expert, start))
-    score = compiled(lambda log_prob: episode_return(mdp, log_prob, truth, task.horizon)[0])
+    score = jax.jit(lambda log_prob: episode_return(mdp, log_prob, truth, task.horizon)[0])
     deterministic = jax.vmap(mode)(state.irl.policy.log_prob)
     summary = {
         "returns": [row["return_mean"] for row in last_rows],
@@ -93,7 +92,7 @@ def write_results(
         "reward_correlation": [_correlation(table, task) for table in tables],
         "ell": [row["ell"] for row in last_rows],
         "ell_expert": float(
-            mdp.mass * expect(TableReward(truth), world.demo) - compiled(optimal_value)(truth, world.mdp)
+            mdp.mass * expect(TableReward(truth), world.demo) - jax.jit(optimal_value)(truth, world.mdp)
         ),
         "env_steps": {"train": 0, "reward": 0, "evaluation": 0},
         "wall_seconds": round(seconds, 3),
