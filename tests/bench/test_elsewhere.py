@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.bench.small import LONG, TWO, started, suite, table, trustirl
+from trustirl.bench import storage
 from trustirl.bench.on_ray import resources
 from trustirl.bench.storage import at_hand, fetch, file_system, store_run
+from trustirl.irl.store import RunFolder
 
 PIRO = "runs/gridworld-piro"
 
@@ -155,6 +157,29 @@ def test_a_mirrored_run_can_be_resumed_at_any_moment(tmp_path: Path) -> None:
     assert store_run(run, url)
     kept = {path.removeprefix(f"{root}/checkpoints/") for path in system.find(f"{root}/checkpoints")}
     assert kept == {"c", "d", "latest.json"}
+
+
+def test_programs_travel_with_a_run_until_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    run, url = RunFolder(tmp_path / "run"), "memory://programs/runs/one"
+    system, root = file_system(url)
+    checkpoint(run.path, 1, ["a"])
+    run.programs.mkdir()
+    (run.programs / "step").write_text("compiled")
+    assert store_run(run.path, url)
+    fetch(url, tmp_path / "again")
+    assert (tmp_path / "again" / "programs" / "step").read_text() == "compiled"
+
+    def finish_first(*given: object) -> None:
+        run.forget_programs()
+        put(*given)
+
+    put = storage._put
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_put", finish_first)
+        assert not store_run(run.path, url)  # the run finished while it was copied
+    assert store_run(run.path, url)
+    assert not system.find(f"{root}/programs")
 
 
 def test_a_run_behind_a_url_is_restored_and_mirrored(tmp_path: Path) -> None:

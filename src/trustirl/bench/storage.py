@@ -102,15 +102,15 @@ def store_run(folder: Path, url: str) -> bool:
         for name in named:
             if not system.exists(f"{root}/{name}"):
                 _put(system, folder / name, f"{root}/{name}")
+        for name in plain:
+            if name != MARK:
+                _put(system, folder / name, f"{root}/{name}")
     except FileNotFoundError:
         return False
-    for name in plain:
-        if name != MARK:
-            _put(system, folder / name, f"{root}/{name}")
     if pointer:
         system.pipe_file(f"{root}/{POINTER}", pointer)
-        for path in system.find(f"{root}/checkpoints"):
-            if str(path).removeprefix(root).lstrip("/") not in {POINTER, *named}:
+        for path in (*system.find(f"{root}/checkpoints"), *system.find(f"{root}/programs")):
+            if str(path).removeprefix(root).lstrip("/") not in {POINTER, *named, *plain}:
                 system.rm_file(path)
     if MARK in plain:
         _put(system, folder / MARK, f"{root}/{MARK}")
