@@ -13,12 +13,11 @@ from jax.experimental.compilation_cache import compilation_cache
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
-Options = Mapping[str, str | bool]
 
 # On CPUs XLA may hand matrix products to a library that runs each of them on one core; its own use them all. With one
 # seed two x86 cores make half as many SAC updates again, two ARM cores a tenth; with several, whose products are
 # batches, small networks lose up to two fifths on x86.
-OWN_PRODUCTS: Options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+OWN_PRODUCTS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 PLACE = "jax_compilation_cache_dir"
 # Programs of any size and however quickly they were compiled; XLA's own cache would make their names depend on where
@@ -35,7 +34,7 @@ def compiled_training(function: Callable[Given, Returned]) -> Callable[Given, Re
     several: Any = eqx.filter_jit(function)
     if jax.default_backend() != "cpu" or not _knows(**OWN_PRODUCTS):
         return several
-    one: Any = eqx.filter_jit(function, compiler_options=dict(OWN_PRODUCTS))  # type: ignore[call-overload,unused-ignore]
+    one: Any = eqx.filter_jit(function, compiler_options=OWN_PRODUCTS)  # type: ignore[call-overload,unused-ignore]
 
     def trained(*given: Given.args, **named: Given.kwargs) -> Returned:
         seeds = len(jax.tree.leaves(eqx.filter((given, named), eqx.is_array))[0])
