@@ -4,29 +4,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
-from statistics import mean
-from typing import Annotated
+from pkgutil import resolve_name
 
-import tyro
-
-from trustirl.algorithms import ALGORITHMS
-from trustirl.asking import asked, train_question
-from trustirl.bench_commands import bench_command
-from trustirl.core.errors import TrustIRLError, unknown_name
+from trustirl.core.errors import InputError, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
-from trustirl.demo_commands import demos_command
-from trustirl.doctor import doctor_command
-from trustirl.experiment import expert_groups, resume, train, train_expert
-from trustirl.film import add_film
-from trustirl.parsing import parse as _parse
-from trustirl.report import report
-from trustirl.report.study import run_folders
-from trustirl.run import Run
 
-USAGE = f"""\
+USAGE = """\
 usage: trustirl COMMAND ...
 
   train ALGO --task TASK   learn a reward and a policy from demonstrations (add --help for its settings)
@@ -37,47 +20,21 @@ usage: trustirl COMMAND ...
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
   doctor [--json]          say what is installed, what does not go together, and whether learning works
 
-  ALGO is one of: {", ".join(ALGORITHMS)}"""
+  ALGO is one of: piro, trro, ml-irl, mce, bc"""
+HELP = ("-h", "--help")
 
-
-@dataclass(frozen=True)
-class ExpertQuestion:
-    """The expert."""
-
-    task_args: tuple[str, ...] = ()
-    """Parameters of the task as name=value, for example enable_wind=true."""
-    seeds: int = 1
-    """Independent repetitions, run at once; the best of them in the last evaluation is the expert."""
-    steps: int | None = None
-    """Environment steps per seed; the task's preset if not given."""
-    out: Path | None = None
-    """Folder of the run, with demos.npz and card.json; runs/TASK-expert if not given."""
-    overwrite: bool = False
-    """Replace a run that --out already holds."""
-
-
-@dataclass(frozen=True)
-class ResumeOptions:
-    """Continue an interrupted run."""
-
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """Draw a run's page again, or compare runs and benches."""
-
-    paths: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs, or of benches. A single run gives its own page, anything else a comparison."""
-    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Where to write; of a single run or bench, its own report.html if not given."""
-    format: str | None = None
-    """html: the page; md or latex: its tables; csv: a line for each seed; png: the curves. Without it, as the
-    ending of FILE says."""
-    films: bool = False
-    """Also draw film strips of expert and learner into the folders of the runs, for a comparison to show; plays an
-    episode of each, where its task can be rendered."""
+# Imported when they are asked for: help and a mistyped command are answered at once, and `doctor` even where JAX
+# cannot be loaded.
+COMMANDS = {
+    "train": "trustirl.run_commands:train_command",
+    "expert": "trustirl.run_commands:expert_command",
+    "resume": "trustirl.run_commands:resume_command",
+    "report": "trustirl.run_commands:report_command",
+    "demos": "trustirl.demo_commands:demos_command",
+    "bench": "trustirl.bench_commands:bench_command",
+    "doctor": "trustirl.doctor:doctor_command",
+}
+NEED_A_NAME = ("train", "expert")  # whose settings follow from it
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -106,61 +63,20 @@ def _flushed() -> Iterator[None]:
 
 
 def _dispatch(arguments: list[str]) -> None:
-    commands: dict[str, Callable[[list[str]], None]] = {
-        "train": _train,
-        "expert": _expert,
-        "resume": _resume,
-        "report": _report,
-        "demos": demos_command,
-        "bench": bench_command,
-        "doctor": doctor_command,
-    }
-    if not arguments or arguments[0] in ("-h", "--help"):
+    command, *rest = arguments or HELP
+    if command in HELP or (command in NEED_A_NAME and (not rest or rest[0] in HELP)):
         print(USAGE)
-    elif arguments[0] == "--version":
+    elif command == "--version":
         print(f"trustirl {installed('trustirl') or '(run from its sources, not installed)'}")
-    elif arguments[0] not in commands:
-        raise unknown_name("command", arguments[0], commands)
+    elif command not in COMMANDS:
+        raise unknown_name("command", command, COMMANDS)
     else:
-        commands[arguments[0]](arguments[1:])
+        _imported(command)(rest)
 
 
-def _train(arguments: list[str]) -> None:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
-        return
-    _announce(train(**train_question(arguments)))
-
-
-def _expert(arguments: list[str]) -> None:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
-        return
-    task, *rest = arguments
-    run = train_expert(task, **asked(ExpertQuestion, expert_groups(task), rest, f"trustirl expert {task}"))
-    _announce(run)
-    print(f"demonstrations: {run.path / 'demos.npz'} (return {run.summary['demo_return']:.2f})")
-
-
-def _resume(arguments: list[str]) -> None:
-    _announce(resume(_parse(ResumeOptions, arguments, "trustirl resume").run))
-
-
-def _report(arguments: list[str]) -> None:
-    options = _parse(ReportOptions, arguments, "trustirl report")
-    if options.films:
-        for folder in chain.from_iterable(map(run_folders, options.paths)):
-            if problem := add_film(folder):
-                print(f"trustirl: {problem}", file=sys.stderr)
-    print(report(options.paths, options.out, options.format))
-
-
-def _announce(run: Run) -> None:
-    summary = run.summary
-    expert = summary["expert_return"]
-    text = f"return {mean(summary['returns']):.2f}" + ("" if expert is None else f" (expert {expert:.2f})")
-    if "ell" in summary:
-        text += f", reward correlation {mean(summary['reward_correlation']):.3f}"
-        text += f", ell {mean(summary['ell']):.4f} (true reward {summary['ell_expert']:.4f})"
-    print(text)
-    print(f"page: {run.path / 'report.html'}")
+def _imported(command: str) -> Callable[[list[str]], None]:
+    try:
+        found: Callable[[list[str]], None] = resolve_name(COMMANDS[command])
+    except ImportError as error:
+        raise InputError(f"a package is missing or broken ({error}); `trustirl doctor` tells which.") from error
+    return found

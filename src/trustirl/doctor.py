@@ -1,6 +1,6 @@
 """`trustirl doctor`: what is here, what is known not to go together, and whether learning works.
 
-Whatever may be broken is imported where it is tried, so that `python -m trustirl.doctor` can still say what is wrong.
+Whatever may be broken is imported where it is tried, so that `trustirl doctor` can still say what is wrong.
 """
 
 import json
@@ -316,7 +316,3 @@ def _section(title: str, rows: Sequence[tuple[str, str]]) -> Iterator[str]:
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         yield f"  {name.ljust(width)}  {text}"
-
-
-if __name__ == "__main__":
-    doctor_command(sys.argv[1:])

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trustirl.cli import main
+from trustirl.algorithms import ALGORITHMS
+from trustirl.cli import USAGE, main
 
 SMALL = ["--task", "gridworld", "--task-args", "size=3", "--no-compare"]
 SMOKE = [*SMALL, "--steps", "3"]
@@ -205,3 +206,24 @@ def test_a_killed_run_resumes_to_the_same_metrics(tmp_path: Path, moment: int) -
     assert metrics(killed) == metrics(whole)
     ours, theirs = (json.loads((p / "summary.json").read_text()) for p in (whole, killed))
     assert ours["returns"] == theirs["returns"]
+
+
+def test_help_names_every_algorithm_and_does_not_wait_for_jax() -> None:
+    assert f"ALGO is one of: {', '.join(ALGORITHMS)}" in USAGE
+    script = "import sys; from trustirl.cli import main; main(['--help']); sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_where_jax_is_broken_a_command_says_so_and_the_doctor_still_comes(tmp_path: Path) -> None:
+    (tmp_path / "jax.py").write_text("raise ImportError('libcudart.so: no such file')")
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+
+    def told(*command: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-m", "trustirl", *command]
+        return subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+
+    refused = told("train", "piro", *SMOKE)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("trustirl: a package is missing or broken (libcudart.so: no such file)")
+    assert refused.stderr.count("\n") == 1
+    assert "JAX does not start: ImportError: libcudart.so" in told("doctor").stdout
