@@ -19,13 +19,14 @@ from trustirl.bench.local import run_locally
 from trustirl.bench.on_ray import run_on_ray
 from trustirl.bench.on_slurm import run_on_slurm
 from trustirl.bench.plan import Job, plan
-from trustirl.bench.show import finished_line, live_table, planned_rows, print_rows
+from trustirl.bench.show import finished_line, live_table, planned_rows
 from trustirl.bench.storage import is_url
 from trustirl.bench.suites import find_suite
 from trustirl.bench.work import Executor
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError, Interrupted, TrustIRLError
 from trustirl.parsing import parse
+from trustirl.showing import print_rows
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ usage: trustirl COMMAND ...
   train ALGO --task TASK   learn a reward and a policy from demonstrations (add --help for its settings)
   expert TASK              train an expert on the true reward and record its demonstrations
   resume RUN               continue an interrupted run
+  evaluate RUN             play new episodes with the policies of a run and tell their true returns
   report PATH... -o FILE   compare runs and benches (add --help); report RUN alone draws its page again
   bench SUITE              run many experiments, here or on a cluster, and compare them (add --help)
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
@@ -29,6 +30,7 @@ COMMANDS = {
     "train": "trustirl.run_commands:train_command",
     "expert": "trustirl.run_commands:expert_command",
     "resume": "trustirl.run_commands:resume_command",
+    "evaluate": "trustirl.run_commands:evaluate_command",
     "report": "trustirl.run_commands:report_command",
     "demos": "trustirl.demo_commands:demos_command",
     "bench": "trustirl.bench_commands:bench_command",

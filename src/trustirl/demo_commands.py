@@ -1,14 +1,13 @@
 """The commands `trustirl demos list | inspect | convert | record`."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from trustirl.core.errors import DemoError, InputError, unknown_name
@@ -20,6 +19,7 @@ from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.parsing import parse
 from trustirl.report.demos import write_demo_page
 from trustirl.run import Run, load
+from trustirl.showing import print_rows
 from trustirl.tasks.control import ControlTask, make_control_task
 
 USAGE = """\
@@ -119,7 +119,7 @@ def _list(arguments: list[str]) -> None:
     if options.json:
         print(json.dumps([asdict(entry) for entry in found], indent=2))
     elif found:
-        _show([("Name", "Task", "Episodes", "Steps", "Return"), *map(_cells, found)], heading=True)
+        print_rows([("Name", "Task", "Episodes", "Steps", "Return"), *map(_cells, found)])
     else:
         print("Nothing: no demonstrations come with this version, and there are no local Minari datasets.")
 
@@ -139,7 +139,7 @@ def _inspect(arguments: list[str]) -> None:
         told = {"source": options.spec, **described(seen), "about_task": about or None}
         print(json.dumps(told | {"page": None if page is None else str(page)}, indent=2))
         return
-    _show(facts(seen, options.spec, about))
+    print_rows(facts(seen, options.spec, about), heading=False)
     _show_findings(seen)
     if page is not None:
         print(f"page: {page}")
@@ -209,12 +209,7 @@ def _record(arguments: list[str]) -> None:
 
 def _policy(run: Run, task: ControlTask, stochastic: bool) -> tuple[Callable[[Any], Any], str]:
     """The policy of a run as a function of the observation, and what to say of it."""
-    spaces = getattr(run.policy, "spaces", None)  # policies of the exact world have none
-    if any(getattr(spaces, name, None) != getattr(task, name) for name in ("obs_dim", "action_dim", "discrete")):
-        made = run.config.get("task", "another task")
-        raise InputError(
-            f"the policy of {run.path} learned {made} and cannot act in {task.name}; name the run's own task."
-        )
+    run.check_task(task)
 
     def act(observation: Any) -> Any:
         return run.policy.predict(observation, deterministic=not stochastic)[0]
@@ -235,20 +230,6 @@ def _say_written(demos: Demos, where: str) -> None:
     returns = demos.returns()
     mean = "" if returns is None else f", mean return {returns.mean():,.2f}"
     print(f"{where}: {count(len(demos), 'episode')}, {count(len(demos.actions), 'step')}{mean}")
-
-
-def _show(rows: Sequence[tuple[str, ...]], heading: bool = False) -> None:
-    """A table on a terminal, aligned text elsewhere."""
-    console = Console()
-    if console.is_terminal:
-        table = Table(*(rows[0] if heading else ("",) * len(rows[0])), show_header=heading)
-        for row in rows[1:] if heading else rows:
-            table.add_row(*map(Text, row))  # plain: brackets in a file's texts are no markup
-        console.print(table)
-        return
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _show_findings(seen: Inspection) -> None:

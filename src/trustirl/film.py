@@ -30,7 +30,7 @@ def add_film(folder: Path) -> str | None:
         os.environ.setdefault("MUJOCO_GL", "egl")  # draws without a screen
     try:
         run = load(folder)
-        if not (folder / "policy.json").exists():
+        if run.exact:
             raise ValueError(f"{run.config['task']} is solved exactly, and has no simulator to draw.")
         arguments = run.config.get("task_args", {}) | {"render_mode": "rgb_array"}
         env = make_control_task(run.config["task"], arguments).make()

@@ -171,6 +171,12 @@ def save_policies(
 
 def load_policies(folder: Path) -> list[ControlPolicy]:
     """Read the policies of all seeds."""
+    policies, spaces = read_policies(folder)
+    return [ControlPolicy(policies.of(seed), spaces) for seed in range(len(policies.weights))]
+
+
+def read_policies(folder: Path) -> tuple[Policies, Spaces]:
+    """Read the policies of all seeds as environments on the host take them, and what they see and do."""
     card, file = read_json(folder / "policy.json"), folder / "policy.safetensors"
     arrays = read_arrays(file)
     try:
@@ -182,8 +188,7 @@ def load_policies(folder: Path) -> list[ControlPolicy]:
     keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
     like = eqx.filter_eval_shape(eqx.filter_vmap(lambda key: solver.actor(solver.init(key))), keys)
     stacked = tree_from_arrays(like, arrays, file)
-    policies = host_policies(stacked, config, *statistics)
-    return [ControlPolicy(policies.of(seed), spaces) for seed in range(seeds)]
+    return host_policies(stacked, config, *statistics), spaces
 
 
 def save_rewards(folder: Path, stacked: PyTree, spaces: Spaces, card: Mapping[str, Any]) -> None:

@@ -3,22 +3,28 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num, PyTree
 
 from trustirl import learned
+from trustirl.core.checks import counts
 from trustirl.core.errors import InputError
 from trustirl.core.files import read_arrays, read_json, write_arrays, write_json
 from trustirl.core.precision import double_precision
 from trustirl.core.trees import tree_from_arrays, tree_to_arrays
 from trustirl.core.types import Transition
 from trustirl.nets.rewards import reward_factory
+from trustirl.rollouts.host import evaluate_returns, evaluation_envs
+from trustirl.rollouts.ledger import Ledger
+from trustirl.tasks.control import ControlTask, make_control_task
 
+NEW_EPISODES = 2  # their root; those of evaluations on the way are 0 and, of experts, 1
 WholeNumbers = np.ndarray | Sequence[int] | int | np.integer
 
 
@@ -86,6 +92,49 @@ class Run:
         if not self.rewards:
             raise InputError(f"{self.path} is a run of {self.config['algorithm']}, which learns no reward.")
         return self.rewards[0]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the task's MDP was known, so that returns are expectations and not samples."""
+        return not (self.path / "policy.json").exists()
+
+    def evaluate(
+        self, episodes: int = 10, *, seed: int = 0, task: str | gym.Env | Callable[..., gym.Env] | None = None
+    ) -> "Evaluation":
+        """Play new episodes with every seed's policy, without noise, and tell their true returns.
+
+        They start otherwise than those of the run's own evaluations; another `seed`, others again. A run whose task
+        was given as an environment or a function needs it again.
+        """
+        if self.exact:
+            raise InputError(
+                f"the returns of {self.path} are exact expectations, which no episode can add to: "
+                "they are in run.summary['returns']."
+            )
+        (episodes,), (seed,) = counts(1, episodes=episodes), counts(0, seed=seed)
+        control_task = make_control_task(task or self.config["task"], self.config["task_args"])
+        self.check_task(control_task)
+        policies, _ = learned.read_policies(self.path)
+        ledger, first = Ledger(), self.config.get("first_seed", 0)
+        with evaluation_envs(control_task, len(self.policies), episodes, ledger, first_seed=first) as envs:
+            returns = evaluate_returns(envs, policies, episodes, NEW_EPISODES + seed)
+        return Evaluation(returns, ledger.evaluation)
+
+    def check_task(self, task: ControlTask) -> None:
+        """Refuse a task in which the policies cannot act."""
+        spaces = getattr(self.policy, "spaces", None)  # policies of the exact world have none
+        if any(getattr(spaces, name, None) != getattr(task, name) for name in ("obs_dim", "action_dim", "discrete")):
+            made = self.config.get("task", "another task")
+            raise InputError(
+                f"the policy of {self.path} learned {made} and cannot act in {task.name}; name the run's own task."
+            )
+
+
+class Evaluation(NamedTuple):
+    """What policies earned, and how many environment steps it took."""
+
+    returns: Float[np.ndarray, "seeds episodes"]
+    env_steps: int
 
 
 def load(path: str | Path) -> Run:

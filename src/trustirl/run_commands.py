@@ -1,21 +1,26 @@
-"""The commands `trustirl train | expert | resume | report`."""
+"""The commands `trustirl train | expert | resume | evaluate | report`."""
 
+import json
 import sys
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import mean
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import tyro
 
 from trustirl.asking import asked, train_question
+from trustirl.core.words import count
+from trustirl.evaluation.stats import iqm, normalised
 from trustirl.experiment import expert_groups, resume, train, train_expert
 from trustirl.film import add_film
 from trustirl.parsing import parse
 from trustirl.report import report
 from trustirl.report.study import run_folders
-from trustirl.run import Run
+from trustirl.run import Evaluation, Run, load
+from trustirl.showing import print_rows
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,20 @@ class ResumeOptions:
 
     run: tyro.conf.Positional[Path]
     """Folder of the run."""
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Play new episodes with the policies of a finished run, and tell their true returns."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    episodes: int = 10
+    """Episodes per seed, played without noise; they start otherwise than those of the run's own evaluations."""
+    seed: int = 0
+    """Another number, other episodes."""
+    json: bool = False
+    """For programs: one object, with the return of every episode."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +93,35 @@ def expert_command(arguments: list[str]) -> None:
 def resume_command(arguments: list[str]) -> None:
     """Continue an interrupted run."""
     _announce(resume(parse(ResumeOptions, arguments, "trustirl resume").run))
+
+
+def evaluate_command(arguments: list[str]) -> None:
+    """Play new episodes, and tell what they earned beside the expert; of an exact run, what is known already."""
+    options = parse(EvaluateOptions, arguments, "trustirl evaluate")
+    run = load(options.run)
+    known = Evaluation(np.asarray(run.summary["returns"])[:, None], env_steps=0)
+    seen = known if run.exact else run.evaluate(options.episodes, seed=options.seed)
+    seeds = [run.config.get("first_seed", 0) + place for place in range(len(seen.returns))]
+    if options.json:
+        told = {"run": str(run.path), "exact": run.exact, "seeds": seeds, "returns": seen.returns.tolist()}
+        levels = {name: run.summary.get(name) for name in ("expert_return", "random_return")}
+        print(json.dumps(told | levels | {"env_steps": seen.env_steps}, indent=2))
+        return
+    cells = [tuple(f"{value:,.2f}" for value in (x.mean(), x.std(), x.min(), x.max())) for x in seen.returns]
+    rows = [(str(seed), *row) for seed, row in zip(seeds, cells, strict=True)]
+    rows = [("Seed", "Mean", "Deviation", "Worst", "Best"), *rows]
+    print_rows([row[:2] for row in rows] if run.exact else rows)
+    print(f"inter-quartile mean over seeds: {_beside_expert(seen.returns.mean(axis=1), run.summary)}")
+    played = f"{count(seen.returns.shape[1], 'new episode')} per seed, {count(seen.env_steps, 'environment step')}"
+    print("exact expectations, no episode was played" if run.exact else played)
+
+
+def _beside_expert(returns: np.ndarray, summary: dict[str, Any]) -> str:
+    expert, random = summary["expert_return"], summary.get("random_return")
+    text = f"{iqm(returns):,.2f}" + ("" if expert is None else f" (expert {expert:,.2f})")
+    if expert is not None and random is not None and expert > random:
+        text += f", score {iqm(normalised(returns, random, expert)):.3f} (random actions 0, the expert 1)"
+    return text
 
 
 def report_command(arguments: list[str]) -> None:

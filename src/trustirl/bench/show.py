@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -70,20 +69,6 @@ def finished_line(job: Job, out: Path, number: int, count: int) -> str:
     known = "" if expert is None else f" (expert {expert:,.2f})"
     seconds = sum(summary["wall_seconds"] for summary in summaries)
     return f"[{number}/{count}] {job.name}: return {mean(returns):,.2f}{known}, {duration(seconds)}"
-
-
-def print_rows(rows: Sequence[tuple[str, ...]]) -> None:
-    """A table on a terminal, aligned text elsewhere."""
-    console = Console()
-    if console.is_terminal:
-        table = Table(*rows[0])
-        for row in rows[1:]:
-            table.add_row(*map(Text, row))
-        console.print(table)
-        return
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def duration(seconds: float) -> str:
