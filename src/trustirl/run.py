@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num, PyTree
+from rich.console import Console
+from rich.progress import track
 
 from trustirl import learned
 from trustirl.core.checks import counts
@@ -115,9 +118,11 @@ class Run:
         control_task = make_control_task(task or self.config["task"], self.config["task_args"])
         self.check_task(control_task)
         policies, _ = learned.read_policies(self.path)
-        ledger, first = Ledger(), self.config.get("first_seed", 0)
+        ledger, first, console = Ledger(), self.config.get("first_seed", 0), Console(stderr=True)
+        told = f"{self.config['algorithm']} on {self.config['task']}"
+        shown = partial(track, description=told, console=console, transient=True, disable=not console.is_terminal)
         with evaluation_envs(control_task, len(self.policies), episodes, ledger, first_seed=first) as envs:
-            returns = evaluate_returns(envs, policies, episodes, NEW_EPISODES + seed)
+            returns = evaluate_returns(envs, policies, episodes, NEW_EPISODES + seed, shown=shown)
         return Evaluation(returns, ledger.evaluation)
 
     def check_task(self, task: ControlTask) -> None:

@@ -7,6 +7,7 @@ generator that `reset` seeded, and policies on noise that derives from the round
 Nothing here imports JAX.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -168,17 +169,22 @@ def evaluation_envs(
 
 
 def evaluate_returns(
-    envs: HostEnvs, policies: Policies, episodes: int, seed_root: int, alike: bool = False
+    envs: HostEnvs,
+    policies: Policies,
+    episodes: int,
+    seed_root: int,
+    alike: bool = False,
+    shown: Callable[[Sequence[np.ndarray]], Iterable[np.ndarray]] = iter,
 ) -> Float[np.ndarray, "seeds episodes"]:
     """True returns of full episodes that start the same way at every call, as many from every environment.
 
     One episode per environment at a time, so short episodes are not seen more often than long ones. Seeds that are to
-    be compared with each other start `alike`.
+    be compared with each other start `alike`. `shown` passes the rounds on, and may show how far they are.
     """
     places = [0 if alike else seed for seed in envs.seed_numbers]
     starts = np.stack([episode_seeds(seed_root, place, episodes, "evaluation") for place in places])
     rounds = np.split(starts, episodes // envs.envs_per_seed, axis=1)
-    return np.concatenate([envs.play(policies, round_) for round_ in rounds], axis=1)
+    return np.concatenate([envs.play(policies, round_) for round_ in shown(rounds)], axis=1)
 
 
 def _evaluation_envs(seeds: int, episodes: int) -> int:
