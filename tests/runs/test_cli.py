@@ -12,6 +12,8 @@ import pytest
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.cli import USAGE, main
+from trustirl.core.errors import InputError
+from trustirl.run import load
 
 SMALL = ["--task", "gridworld", "--task-args", "size=3", "--no-compare"]
 SMOKE = [*SMALL, "--steps", "3"]
@@ -62,6 +64,17 @@ def test_a_run_leaves_its_files(run: Path) -> None:
     assert config["task_args"]["size"] == 3
     assert config["task_args"]["discount"] == 0.9  # fully resolved
     assert config["algorithm_config"]["inner_steps"] == 10
+
+
+def test_exact_returns_are_evaluated_without_playing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match="exact expectations"):
+        load(run).evaluate()
+    assert trustirl("evaluate", str(run), "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["exact"], told["env_steps"]) == (True, 0)
+    assert told["returns"] == [[mean] for mean in json.loads((run / "summary.json").read_text())["returns"]]
+    assert trustirl("evaluate", str(run)) == 0
+    assert "no episode was played" in capsys.readouterr().out
 
 
 def test_the_same_seed_gives_the_same_metrics(run: Path, tmp_path: Path) -> None:
