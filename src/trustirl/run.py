@@ -99,7 +99,7 @@ class Run:
     @property
     def exact(self) -> bool:
         """Whether the task's MDP was known, so that returns are expectations and not samples."""
-        return not (self.path / "policy.json").exists()
+        return isinstance(self.policies[0], TabularPolicy)
 
     def evaluate(
         self, episodes: int = 10, *, seed: int = 0, task: str | gym.Env | Callable[..., gym.Env] | None = None
