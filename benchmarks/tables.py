@@ -1,9 +1,9 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
 A table stands between `<!-- table:KIND STUDY... -->` and `<!-- /table -->`; KIND is `learning`, `compared`,
-`steadiness`, `without`, `changes`, `updates` or `loop`, and a STUDY a folder of results/; `experts packaged` is made
-of the cards of the packaged demonstrations. With --check nothing is written, and a table that its results would
-change is an error.
+`steadiness`, `without`, `unnormed`, `changes`, `updates` or `loop`, and a STUDY a folder of results/; `experts
+packaged` is made of the cards of the packaged demonstrations. With --check nothing is written, and a table that its
+results would change is an error.
 """
 
 import argparse
@@ -29,6 +29,11 @@ PARTS_LESS = {  # headings, and what the rows are called
     "nor a ceiling (`--mu-max 10`)": "mu to 10",
     "nor backtracking (`--trust adaptive`)": "mu to 10, no backtracking",
     "nor narrowing (`--narrowing 0`): Equation 11 alone": "Equation 11 alone",
+}
+UNNORMED = {
+    "default": "piro",
+    "no LayerNorm (`--no-layer-norm`)": "past steps, no LayerNorm",
+    "nor a ceiling (`--mu-max 10`)": "past steps, mu to 10, no LayerNorm",
 }
 OTHERS = ("recorded", "strong")  # demonstrations that are not the package's
 Row = dict[str, Any]
@@ -106,23 +111,35 @@ def steadiness(rows: list[Row]) -> str:
 
 
 def without(rows: list[Row]) -> str:
-    """PIRO with ever less of what we added to its reward step: drawdown, share, what chance would do, lost seeds.
+    """PIRO with ever less of what we added to its reward step."""
+    return _less(rows, PARTS_LESS)
 
-    Of rows with the same name the first counts: name the study of the default before that of the variants. Rows from
-    demonstrations of others are called like the rest with those added, the default's by them alone.
+
+def unnormed(rows: list[Row]) -> str:
+    """PIRO with critics that do not normalise their layers."""
+    return _less(rows, UNNORMED)
+
+
+def _less(rows: list[Row], columns: dict[str, str]) -> str:
+    """Rows of the default beside those with less: drawdown, share, what chance would do, lost seeds.
+
+    Of rows with the same name the first counts: name the study of the default before that of the variants. Tasks on
+    which ML-IRL did not run are left out. Rows from demonstrations of others are called like the rest with those
+    added, the default's by them alone.
     """
     known: dict[tuple[str, str], Row] = {}
     for row in rows:
         known.setdefault((row["task"], change(row)), row)
-    default_name, *variants = PARTS_LESS.values()
+    default_name, *variants = columns.values()
     lines = []
     for demos in ("", *OTHERS):
         names = [demos or default_name, *(_joined(name, demos) for name in variants)]
-        for task in sorted({task for task, name in known if name in names[1:]}):
+        varied = {task for task, name in known if name in names[1:] and (task, "ml-irl") in known}
+        for task in sorted(varied):
             half = NONE if demos else f"{_mean(known[task, 'ml-irl']['drawdown']) / 2:,.0f}"
             cells = [_held(known.get((task, name)), known[task, names[0]]) for name in names]
             lines.append((_joined(task, demos), *cells, half))
-    return _table(("", *PARTS_LESS, "half of ML-IRL's"), lines)
+    return _table(("", *columns, "half of ML-IRL's"), lines)
 
 
 def _held(row: Row | None, default: Row) -> str:
@@ -269,6 +286,7 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "compared": compared,
     "steadiness": steadiness,
     "without": without,
+    "unnormed": unnormed,
     "changes": changes,
     "updates": updates,
     "loop": loop,
