@@ -109,7 +109,8 @@ def test_variants_with_parts_less_stand_beside_the_default_of_another_study(copy
     study.parent.mkdir()
     (copy / STUDY).write_text(json.dumps([default, other, elsewhere]))
     recorded = [row | {"variant": name} for row, name in ((default, "recorded"), (variant, "mu to 10, recorded"))]
-    study.write_text(json.dumps([variant, default | {"drawdown": [99.0] * 3}, *recorded]))  # an older default, too
+    alone = variant | {"task": "Alone-v1"}  # without a row of ML-IRL
+    study.write_text(json.dumps([variant, default | {"drawdown": [99.0] * 3}, *recorded, alone]))  # an older default
     (copy / "README.md").write_text("<!-- table:without control-first variants -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
     lines = (copy / "README.md").read_text().splitlines()
