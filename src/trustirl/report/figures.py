@@ -11,7 +11,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from trustirl.report.drawing import (
     BLUE,
@@ -311,7 +311,7 @@ def _log_if_wide(axes: Axes, values: Numbers, always: bool = False) -> None:
 def _powers_of_ten(axis: Axis) -> None:
     raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     axis.set_major_formatter(lambda value, _: "10" + str(round(np.log10(value))).translate(raised))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())  # eight ticks a decade are a fifth of a page's time
 
 
 def _agreement(value: float) -> str:
