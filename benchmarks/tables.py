@@ -1,9 +1,9 @@
 """Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
 
 A table stands between `<!-- table:KIND STUDY... -->` and `<!-- /table -->`; KIND is `learning`, `compared`,
-`steadiness`, `without`, `unnormed`, `changes`, `updates` or `loop`, and a STUDY a folder of results/; `experts
-packaged` is made of the cards of the packaged demonstrations. With --check nothing is written, and a table that its
-results would change is an error.
+`steadiness`, `without`, `without_layer_norm`, `changes`, `updates` or `loop`, and a STUDY a folder of results/;
+`experts packaged` is made of the cards of the packaged demonstrations. With --check nothing is written, and a table
+that its results would change is an error.
 """
 
 import argparse
@@ -22,7 +22,8 @@ MARKED = re.compile(r"(<!-- table:(\w+) ([\w -]+) -->\n).*?(<!-- /table -->)", r
 OPENING = "<!-- table:"
 NONE = "–"
 PEER = "Stable-Baselines3 SAC"
-PARTS_LESS = {  # headings, and what the rows are called
+# Headings, and what the rows are called.
+PARTS_LESS = {
     "default": "piro",
     "no ceiling (`--mu-max 10`)": "past steps, mu to 10",
     "no past steps (`--past-share 0`)": "no past steps",
@@ -30,7 +31,7 @@ PARTS_LESS = {  # headings, and what the rows are called
     "nor backtracking (`--trust adaptive`)": "mu to 10, no backtracking",
     "nor narrowing (`--narrowing 0`): Equation 11 alone": "Equation 11 alone",
 }
-UNNORMED = {
+NO_LAYER_NORM = {
     "default": "piro",
     "no LayerNorm (`--no-layer-norm`)": "past steps, no LayerNorm",
     "nor a ceiling (`--mu-max 10`)": "past steps, mu to 10, no LayerNorm",
@@ -112,15 +113,15 @@ def steadiness(rows: list[Row]) -> str:
 
 def without(rows: list[Row]) -> str:
     """PIRO with ever less of what we added to its reward step."""
-    return _less(rows, PARTS_LESS)
+    return _beside_default(rows, PARTS_LESS)
 
 
-def unnormed(rows: list[Row]) -> str:
+def without_layer_norm(rows: list[Row]) -> str:
     """PIRO with critics that do not normalise their layers."""
-    return _less(rows, UNNORMED)
+    return _beside_default(rows, NO_LAYER_NORM)
 
 
-def _less(rows: list[Row], columns: dict[str, str]) -> str:
+def _beside_default(rows: list[Row], columns: dict[str, str]) -> str:
     """Rows of the default beside those with less: drawdown, share, what chance would do, lost seeds.
 
     Of rows with the same name the first counts: name the study of the default before that of the variants. Tasks on
@@ -286,7 +287,7 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "compared": compared,
     "steadiness": steadiness,
     "without": without,
-    "unnormed": unnormed,
+    "without_layer_norm": without_layer_norm,
     "changes": changes,
     "updates": updates,
     "loop": loop,
