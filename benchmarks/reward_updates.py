@@ -1,7 +1,7 @@
 """What PIRO's reward updates gain over a run: no environment, fixed data, seconds on a CPU.
 
     python benchmarks/reward_updates.py Walker2d-v4
-    python benchmarks/reward_updates.py Ant-v4 --mu-max 10
+    python benchmarks/reward_updates.py Ant-v4 --mu-max 0.075
 
 One demonstrated episode against four others of the same expert with noise on their actions, a hundred updates with
 the default trust region. On the reference pairs the gap can change by at most 2 / sqrt(pairs) times eps_bar; `used`

@@ -99,6 +99,18 @@ def test_drawdowns_stand_beside_those_of_ml_irl_with_what_chance_would_do(copy):
     assert "| Here-v1 | 1 2 3 | 10 20 30 | 0.10 | 0.10 |" in (copy / "README.md").read_text()
 
 
+def test_chance_of_many_seeds_is_sampled_and_agrees_with_all_deals(monkeypatch):
+    chance = runpy.run_path(str(ROOT / "benchmarks" / "tables.py"))["chance"]
+    random = np.random.default_rng(0)
+    one, other = random.normal(0.0, 1.0, 7).tolist(), random.normal(0.7, 1.0, 9).tolist()
+    exact = chance(one, other)
+    assert 0.05 < exact < 0.9
+    monkeypatch.setitem(chance.__globals__, "MOST_DEALS", 0)
+    assert chance(one, other) != exact
+    assert chance(one, other) == pytest.approx(exact, abs=0.005)
+    assert chance([0.0] * 30, [1.0] * 30) < 1e-4
+
+
 def test_variants_with_parts_less_stand_beside_the_default_of_another_study(copy):
     row = {"task": "Here-v1", "expert_return": 100.0, "returns": [90.0, 100.0, 110.0]}
     default = row | {"algorithm": "piro", "drawdown": [1.0, 2.0, 3.0]}

@@ -157,7 +157,7 @@ def _ablation() -> Iterable[Question]:
     """PIRO with one ingredient less at a time."""
     without: dict[str, dict[str, Any]] = {
         "default": {},
-        "mu to 10": {"mu_max": 10.0},
+        "mu at most 0.075": {"mu_max": 0.075},
         "no narrowing": {"narrowing": 0.0},
         "no backtracking": {"trust": "adaptive"},
         "no past steps": {"past_share": 0.0},

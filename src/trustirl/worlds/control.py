@@ -51,11 +51,11 @@ FOLLOWER |= {"demo_share": 0.25, "demo_fade": 60_000}
 
 # Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
 # minibatches want small constant steps. Above sqrt(1/256 + 1/256) no step is worth the plain norm's price: mu starts
-# just below it and never rises. A target that narrows with the run leaves early plateaus quickly and comes to rest
-# in the end. A reward that moves so slowly must not forget what the learner has given up (ML-IRL is worse off with
-# past steps).
+# just below it and passes it as the target narrows, whereupon the reward comes to rest. A wide target leaves early
+# plateaus quickly. A reward that moves ever more slowly must not forget what the learner has given up (ML-IRL is
+# worse off with past steps).
 REWARD_STEP = {"reward_step": 1e-3, "decay": 0.0, "inner_steps": 10}
-TRUST_REGION = {"mu": 0.075, "mu_max": 0.075, "target": 2.0, "narrowing": 1.5, "trust": "backtrack"}
+TRUST_REGION = {"mu": 0.075, "target": 2.0, "narrowing": 1.5, "trust": "backtrack"}
 SAMPLED: dict[str, dict[str, Any]] = {
     "piro": FOLLOWER | REWARD_STEP | TRUST_REGION | {"past_share": 0.5},
     "ml-irl": FOLLOWER | REWARD_STEP,
