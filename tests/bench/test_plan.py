@@ -137,6 +137,28 @@ def test_seeds_are_split_where_memory_is_short(
     assert plan(asked, tmp_path)[0].parts == job.parts
 
 
+def test_further_seeds_are_numbered_from_the_first_one_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = pendulum(tmp_path, first_seed=11)
+    (job,) = plan(asked, tmp_path)
+    assert [(part.first_seed, part.seeds) for part in job.parts] == [(11, 5)]
+    assert "--seeds 5 --first-seed 11" in job.record()["command"]
+    monkeypatch.setattr(planning, "free_bytes", lambda: int(4 * job.bytes_per_seed / planning.MOST) + 1)
+    (split,) = plan(asked, tmp_path)
+    assert [(part.first_seed, part.seeds) for part in split.parts] == [(11, 2), (13, 3)]
+    assert [part.name for part in split.parts] == ["Pendulum-v1-piro-seeds-11-12", "Pendulum-v1-piro-seeds-13-15"]
+
+
+def test_a_folder_of_a_version_without_first_seeds_is_gone_on_with(tmp_path: Path) -> None:
+    asked = pendulum(tmp_path)
+    record = {key: value for key, value in plan(asked, tmp_path)[0].record().items() if key != "first_seed"}
+    (tmp_path / "bench.json").write_text(json.dumps({"format": 1, "suite": "pendulum", "jobs": [record]}))
+    assert len(plan(asked, tmp_path)) == 1
+    with pytest.raises(InputError, match=r"first_seed changed"):
+        plan(pendulum(tmp_path, first_seed=5), tmp_path)
+
+
 def test_a_job_that_cannot_fit_with_one_seed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"job 'Pendulum-v1-piro' of pendulum: the replay of one seed needs .* GiB"):
         plan(pendulum(tmp_path, steps=10**13), tmp_path)
@@ -151,12 +173,13 @@ def test_settings_survive_the_command_line() -> None:
         "longest",
         70_000,
         3,
+        8,
         {"sutton_barto_reward": True, "offset": -1e-7},
         {"target": 1e-7, "layer_norm": False, "trust": "adaptive", "reward_width": 32, "replay": 60_000},
     )
     told = train_question(command_line(asked))
     assert (told["demos"], told["demo_episodes"], told["demo_choice"]) == ("some demos.npz", 2, "longest")
-    assert (told["steps"], told["seeds"], told["task_args"]) == (70_000, 3, asked.task_args)
+    assert (told["steps"], told["seeds"], told["first_seed"], told["task_args"]) == (70_000, 3, 8, asked.task_args)
     assert {name: told[name] for name in asked.overrides} == asked.overrides
 
 

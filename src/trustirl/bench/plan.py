@@ -124,9 +124,10 @@ def command_line(asked: Question, part: Part | None = None) -> list[str]:
         value = getattr(asked, name)
         if value is not None and value != "first":
             words += _option(name, value)
-    words += _option("seeds", part.seeds if part else asked.seeds)
-    if part and part.first_seed:
-        words += _option("first_seed", part.first_seed)
+    seeds = part or asked
+    words += _option("seeds", seeds.seeds)
+    if seeds.first_seed:
+        words += _option("first_seed", seeds.first_seed)
     settings = dict(asked.overrides)
     if is_exact(asked.task):
         settings = {"compare": False} | settings
@@ -160,6 +161,7 @@ def _job(asked: Question, before: dict[str, Any] | None, workers: int) -> Job:
         return Job(asked, experiment, need, tuple(_parts(asked, need, workers)))
     job = Job(asked, experiment, need, tuple(Part(**part) for part in before["parts"]))
     now = job.record()
+    before = asdict(Question("", "")) | before  # an older version did not know every key
     changed = [name for name in now if before.get(name) != now[name] and name != "command"]
     if changed:
         raise InputError(f"the folder holds another answer ({', '.join(changed)} changed); choose another --out.")
@@ -175,7 +177,7 @@ def _parts(asked: Question, need: int, workers: int) -> list[Part]:
             "free for it; use fewer steps or workers, or override replay."
         )
     count = -(-asked.seeds // fits)
-    bounds = [asked.seeds * part // count for part in range(count + 1)]
+    bounds = [asked.first_seed + asked.seeds * part // count for part in range(count + 1)]
     if count == 1:
-        return [Part(f"runs/{asked.name}", 0, asked.seeds)]
+        return [Part(f"runs/{asked.name}", asked.first_seed, asked.seeds)]
     return [Part(f"runs/{asked.name}-seeds-{first}-{end - 1}", first, end - first) for first, end in pairwise(bounds)]

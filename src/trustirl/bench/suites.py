@@ -34,6 +34,7 @@ class Question:
     demo_choice: str = "first"
     steps: int | None = None
     seeds: int = 5
+    first_seed: int = 0
     task_args: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
@@ -60,6 +61,7 @@ TYPES: dict[str, tuple[type, str]] = {
     "demo_choice": (str, "a text"),
     "steps": (int, "a whole number"),
     "seeds": (int, "a whole number"),
+    "first_seed": (int, "a whole number"),
     "task_args": (dict, "a table"),
     "overrides": (dict, "a table"),
     "label": (str, "a text"),
