@@ -7,11 +7,22 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from synthetic_run import CONTROL_FIGURES, write_control_run, write_json
 
 from trustirl.core.errors import InputError
+from trustirl.core.measure import concat
+from trustirl.core.types import Transition
+from trustirl.irl.practice import weighted
+from trustirl.irl.terms import drift, gap
 from trustirl.report import ControlRun, read_run, write_report
+from trustirl.report.drawing import WIDE
+from trustirl.report.figures import draw_trust
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -250,3 +261,31 @@ def test_a_wrong_metric_is_refused_with_its_line(tmp_path: Path, key: str, value
     write_rows(folder, rows)
     with pytest.raises(InputError, match=f"metrics.jsonl, line 7: '{key}'"):
         read_run(folder)
+
+
+def test_the_price_at_which_a_reward_rests_is_drawn_where_there_is_one(tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run", seeds=1)
+    told, drawn = "above the dashed line, 0.08839, no step pays", draw_trust(read_run(folder), WIDE)
+    assert told not in html_of(folder)
+    change(folder, "config.json", plan={"reference": 256}, algorithm_config={"penalty": "l2"})
+    assert told in html_of(folder)
+    assert draw_trust(read_run(folder), WIDE) != drawn
+    change(folder, "config.json", algorithm_config={"penalty": "squared"})
+    assert told not in html_of(folder)
+    assert draw_trust(read_run(folder), WIDE) == drawn
+
+
+@given(arrays(float, 12, elements=st.floats(-3, 3)))
+def test_no_change_of_a_reward_is_worth_more_than_the_resting_price(change_of_reward: np.ndarray) -> None:
+    def pairs(values: np.ndarray) -> Transition:
+        return weighted(jnp.asarray(values)[:, None], jnp.zeros((len(values), 1)), jnp.ones(len(values)))
+
+    def gain_and_price(values: np.ndarray) -> tuple[float, float]:
+        demo, learner = pairs(values[:6]), pairs(values[6:])
+        moved, old = (lambda pairs: pairs.obs[:, 0]), (lambda pairs: 0.0 * pairs.obs[:, 0])
+        gained = gap(moved, demo, learner) - gap(old, demo, learner)
+        return float(gained), math.sqrt(2 / 6) * float(drift(moved, old, concat(demo, learner)))
+
+    gained, price = gain_and_price(change_of_reward)
+    assert gained <= price + 1e-6
+    assert gain_and_price(np.repeat([1.0, -1.0], 6)) == pytest.approx((2.0, 2.0))  # the bound is reached

@@ -1,8 +1,10 @@
 """Draws the figures of a report as SVG that takes its ink from the page around it."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -117,9 +119,19 @@ def draw_gap(run: RunFiles, layout: Layout) -> str | None:
 
 def draw_trust(run: RunFiles, layout: Layout) -> str | None:
     """Drift of the reward and the weight μ of its penalty; None when the run recorded neither."""
-    return _panels(
-        "trust", run, layout, {"drift": ("drift of the reward", VERMILION), "mu": ("penalty weight μ", BLUE)}
-    )
+    panels = {"drift": ("drift of the reward", VERMILION), "mu": ("penalty weight μ", BLUE)}
+    price = resting_price(run)
+    return _panels("trust", run, layout, panels, {} if price is None else {"mu": price})
+
+
+def resting_price(run: RunFiles) -> float | None:
+    """The μ from which on no step of the reward pays: by Cauchy and Schwarz the gap of n + n pairs changes by at most
+    sqrt(2 / n) times the drift. None where the penalty is another one, or nothing is sampled."""
+    settings, plan = (run.config.get(name) for name in ("algorithm_config", "plan"))
+    if not isinstance(settings, dict) or not isinstance(plan, dict) or settings.get("penalty") != "l2":
+        return None
+    pairs = plan.get("reference")
+    return math.sqrt(2 / pairs) if isinstance(pairs, int) and pairs > 0 else None
 
 
 def draw_solver(run: RunFiles, layout: Layout) -> str | None:
@@ -248,8 +260,17 @@ def _profiles(figure: Figure, panels: Sequence[Panel], label: str, layout: Layou
     figure.legend(loc="outside upper left", ncols=len(panels) if layout is WIDE else 1)
 
 
-def _panels(name: str, run: RunFiles, layout: Layout, panels: dict[str, tuple[str, str]]) -> str | None:
-    """Metrics one below the other, each with its label and colour; None when the run recorded none of them."""
+def _panels(
+    name: str,
+    run: RunFiles,
+    layout: Layout,
+    panels: dict[str, tuple[str, str]],
+    levels: Mapping[str, float] = MappingProxyType({}),
+) -> str | None:
+    """Metrics one below the other, each with its label and colour, some with a level to compare them with.
+
+    None when the run recorded none of them.
+    """
     shown = [key for key in panels if run.metrics.recorded(key)]
 
     def paint(figure: Figure) -> None:
@@ -259,6 +280,8 @@ def _panels(name: str, run: RunFiles, layout: Layout, panels: dict[str, tuple[st
             _seed_lines(axes, run, key, colour, layout)
             if key in POSITIVE:
                 _log_if_wide(axes, run.metrics.columns[key], always=key == "mu")
+            if key in levels:
+                axes.axhline(levels[key], color=INK, ls=(0, (5, 3)), lw=1)
             name_axes(axes, CLOCKS[run.clock] if axes is rows[-1] else "", label)
         figure.align_ylabels()
 

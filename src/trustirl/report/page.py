@@ -187,11 +187,20 @@ def _returns(run: RunFiles) -> Section:
 
 
 def _trust(run: RunFiles) -> Section:
+    told = (
+        "The drift is how far one update moves the reward, and μ weighs the penalty that holds it back. "
+        "Look for drift that settles instead of running away."
+    )
+    price = figures.resting_price(run)
+    if price is not None:
+        told += (
+            f" Where μ is above the dashed line, {number(price)}, no step pays and the reward rests. If the gap is "
+            "still large then, the learner was on its way: give the run more steps, or a mu_max below the line."
+        )
     return Section(
         "trust",
         "How carefully the reward moves",
-        "The drift is how far one update moves the reward, and μ weighs the penalty that holds it back. "
-        "Look for drift that settles instead of running away.",
+        told,
         partial(figures.draw_trust, run),
         absent="This run recorded neither drift nor μ; an algorithm without a trust region on the reward has none.",
     )
