@@ -14,6 +14,7 @@ from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from tests.rl.batches import differs
 from trustirl.algorithms import ALGORITHMS
 from trustirl.asking import train_question
+from trustirl.bench.suites import BUDGETS
 from trustirl.core.errors import InputError
 from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
@@ -257,6 +258,13 @@ def test_the_papers_preset_is_its_table_whatever_the_task() -> None:
     assert (solver.temperature, solver.averaging, solver.annealing, solver.width) == (0.2, 0.0, 1.0, 256)
     asked = train_question(["piro", "--task", "Hopper-v4", "--preset=paper", "--target", "0.1"])
     assert (asked["target"], asked["temperature"], asked["preset"]) == (0.1, 0.2, "paper")
+
+
+def test_the_papers_tasks_share_one_setting_whose_mu_begins_just_below_where_rewards_rest() -> None:
+    first, *others = (setting_groups("piro", task) for task in BUDGETS)
+    assert others == [first] * 4
+    config, price = first["algorithm_config"], np.sqrt(2 / first["plan"].reference)  # docs/piro.md
+    assert 0.5 * price < config.mu < price < config.mu_max
 
 
 def test_steps_that_allow_no_reward_update_are_refused() -> None:
