@@ -37,12 +37,14 @@ def leaves(state: TrainState) -> list[np.ndarray]:
 
 EXPLICIT = [name for name in ALGORITHMS if name != "bc"]  # those that learn a reward
 CASES = [(name, *case) for name in EXPLICIT for case in (("table", False), ("linear", True), ("mlp", True))]
-SLOW = [(name, kind, inputs) for name, kind, inputs in CASES if kind == "mlp" and name in ("mce", "trro")]
+QUICK = [
+    case for case in CASES if case[1] == "table" or (case[0], case[1]) in {("piro", "linear"), ("ml-irl", "mlp")}
+]
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "action_inputs"),
-    [pytest.param(*case, marks=pytest.mark.slow if case in SLOW else ()) for case in CASES],
+    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES],
 )
 def test_contract(name: str, kind: str, action_inputs: bool) -> None:
     loop = small_loop(name, kind, action_inputs)

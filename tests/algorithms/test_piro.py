@@ -20,7 +20,8 @@ SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 
 
 @pytest.mark.parametrize(
-    ("kind", "penalty"), [("table", "l2"), pytest.param("table", "squared", marks=SLOW), ("mlp", "l2")]
+    ("kind", "penalty"),
+    [("table", "l2"), pytest.param("table", "squared", marks=SLOW), pytest.param("mlp", "l2", marks=SLOW)],
 )
 def test_one_inner_step_is_ml_irl_bit_for_bit(kind: str, penalty: str) -> None:
     with_region = run(small_loop("piro", kind, inner_steps=1, penalty=penalty, mu=5.0), 20)

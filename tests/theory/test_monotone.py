@@ -71,8 +71,15 @@ def history(
     return tuple(map(np.asarray, jax.jit(jax.vmap(one))(many_worlds(discounts))))
 
 
-@INPUTS
-@pytest.mark.parametrize("minorizer", ["quadratic", "curvature"])
+@pytest.mark.parametrize(
+    ("minorizer", "action_inputs"),
+    [  # each minorizer and each kind of reward quickly, the rest slowly
+        pytest.param("quadratic", True, id="quadratic-state-action"),
+        pytest.param("curvature", False, id="curvature-state"),
+        pytest.param("quadratic", False, id="quadratic-state", marks=pytest.mark.slow),
+        pytest.param("curvature", True, id="curvature-state-action", marks=pytest.mark.slow),
+    ],
+)
 def test_trro_never_decreases_ell_and_moves(minorizer: str, action_inputs: bool) -> None:
     ell, distance, _, _ = history("trro", {"minorizer": minorizer}, 30, action_inputs, (0.3, 0.6, 0.9, 0.95))
     gains = np.diff(ell, axis=1)
