@@ -3,7 +3,7 @@
     python benchmarks/falls.py results/{paper-mujoco,more-seeds}/Ant-v4-piro-packaged.csv.gz \
         --against results/{paper-mujoco,more-seeds}/Ant-v4-ml-irl-packaged.csv.gz
 
-Every seed's largest fall below the best evaluation before, the mean, and p of an exact permutation test.
+Every seed's largest fall below the best evaluation before, the mean, and p of a permutation test.
 """
 
 import argparse

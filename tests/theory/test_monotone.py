@@ -99,7 +99,7 @@ def test_trro_with_the_papers_constant_does_not_move(action_inputs: bool) -> Non
 
 
 @pytest.mark.slow  # half a minute each
-@pytest.mark.parametrize("action_inputs", [False, True], ids=["state", "state-action"])
+@INPUTS
 def test_curvature_reaches_the_optimum_that_mce_finds(action_inputs: bool) -> None:
     discounts = (0.3, 0.6, 0.8, 0.9)
     ell, _, _, known = history("trro", {"minorizer": "curvature"}, 40, action_inputs, discounts)

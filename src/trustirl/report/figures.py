@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from types import MappingProxyType
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -120,13 +119,15 @@ def draw_gap(run: RunFiles, layout: Layout) -> str | None:
 def draw_trust(run: RunFiles, layout: Layout) -> str | None:
     """Drift of the reward and the weight μ of its penalty; None when the run recorded neither."""
     panels = {"drift": ("drift of the reward", VERMILION), "mu": ("penalty weight μ", BLUE)}
-    price = resting_price(run)
-    return _panels("trust", run, layout, panels, {} if price is None else {"mu": price})
+    return _panels("trust", run, layout, panels, levels={"mu": resting_price(run)})
 
 
 def resting_price(run: RunFiles) -> float | None:
-    """The μ from which on no step of the reward pays: by Cauchy and Schwarz the gap of n + n pairs changes by at most
-    sqrt(2 / n) times the drift. None where the penalty is another one, or nothing is sampled."""
+    """The μ from which on no step of the reward pays, by Cauchy and Schwarz.
+
+    The gap of n + n pairs changes by at most sqrt(2 / n) times the drift. None where the penalty is another one, or
+    nothing is sampled.
+    """
     settings, plan = (run.config.get(name) for name in ("algorithm_config", "plan"))
     if not isinstance(settings, dict) or not isinstance(plan, dict) or settings.get("penalty") != "l2":
         return None
@@ -265,7 +266,7 @@ def _panels(
     run: RunFiles,
     layout: Layout,
     panels: dict[str, tuple[str, str]],
-    levels: Mapping[str, float] = MappingProxyType({}),
+    levels: Mapping[str, float | None] | None = None,
 ) -> str | None:
     """Metrics one below the other, each with its label and colour, some with a level to compare them with.
 
@@ -280,8 +281,9 @@ def _panels(
             _seed_lines(axes, run, key, colour, layout)
             if key in POSITIVE:
                 _log_if_wide(axes, run.metrics.columns[key], always=key == "mu")
-            if key in levels:
-                axes.axhline(levels[key], color=INK, ls=(0, (5, 3)), lw=1)
+            level = (levels or {}).get(key)
+            if level is not None:
+                axes.axhline(level, color=INK, ls=(0, (5, 3)), lw=1)
             name_axes(axes, CLOCKS[run.clock] if axes is rows[-1] else "", label)
         figure.align_ylabels()
 
