@@ -1,10 +1,11 @@
 """Run folders as rows of a study: the last policy's true returns, all seeds, every evaluation kept.
 
     trustirl train piro --task Hopper-v4 --demos demos.npz --demo-episodes 1 --seeds 5 --out runs/hopper
-    python benchmarks/control.py results/control runs/hopper "another temperature=runs/hopper-warm" ...
+    python benchmarks/control.py results/control runs/hopper "another temperature=runs/hopper-warm" runs/a+runs/b ...
 
 Rows of the same algorithm, task, demonstrations and settings are replaced, others stay. What stands before = is how
-tables tell rows of one algorithm and task apart.
+tables tell rows of one algorithm and task apart. Folders with + between them hold seeds of one row, in this order;
+the first tells its command and device.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,12 @@ from trustirl.report.rows import result_row
 CURVE = ("iteration", "env_steps", "seconds", "return_mean", "return_std", "gap", "drift", "mu")
 
 
-def row_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A run as a result row, and its evaluations."""
-    row = result_row([folder])
+def row_of(folders: Sequence[Path]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Runs as a result row, and their evaluations."""
+    row = result_row(folders)
     rounded = {name: [round(value, 1) for value in row[name]] for name in ("returns", "drawdown")}
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return row | rounded, metrics
+    lines = [line for folder in folders for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return row | rounded, [json.loads(line) for line in lines]
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -37,7 +39,7 @@ def main() -> None:
     """Write results.json and curves.csv.gz of a study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path, help="folder below results/")
-    parser.add_argument("runs", nargs="+", help="run folders, or VARIANT=FOLDER")
+    parser.add_argument("runs", nargs="+", help="run folders, or VARIANT=FOLDER; + joins folders")
     arguments = parser.parse_args()
     study: Path = arguments.study
     study.mkdir(parents=True, exist_ok=True)
@@ -45,11 +47,11 @@ def main() -> None:
     rows = json.loads(file.read_text()) if file.exists() else []
     for given in arguments.runs:
         variant, _, path = given.rpartition("=")
-        folder = Path(path)
-        row, metrics = row_of(folder)
+        folders = [Path(part) for part in path.split("+")]
+        row, metrics = row_of(folders)
         row |= {"variant": variant} if variant else {}
         rows = [old for old in rows if not same(old, row)] + [row]
-        write_curves(study / f"{row['task']}-{row['algorithm']}-{folder.name}.csv.gz", metrics)
+        write_curves(study / f"{row['task']}-{row['algorithm']}-{folders[0].name}.csv.gz", metrics)
     rows.sort(key=lambda row: (row["task"], row["algorithm"] != "piro", row["algorithm"], row.get("variant", "")))
     file.write_text(json.dumps(rows, indent=1) + "\n")
 
