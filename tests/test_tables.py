@@ -139,8 +139,9 @@ def test_a_broken_marker_is_an_error(copy, text):
     assert tables("--root", copy, "--check").returncode != 0
 
 
-def test_curves_and_rows_tell_the_same():
-    study = ROOT / "results/paper-mujoco"
+@pytest.mark.parametrize("name", ["paper-mujoco", "half-the-steps", "more-seeds", "held-out"])
+def test_curves_and_rows_tell_the_same(name):
+    study = ROOT / "results" / name
     evaluations = runpy.run_path(str(ROOT / "benchmarks" / "curves.py"))["evaluations"]
     rows = [row for row in json.loads((study / "results.json").read_text()) if "variant" not in row]
     for row in rows:
