@@ -93,7 +93,8 @@ LOOKS = [
 def colours_of(png: bytes) -> tuple[int, int, float]:
     """All colours, those that are no grey, and the mean brightness."""
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).reshape(-1, 3)
-    distinct = np.unique(pixels, axis=0).astype(int)
+    packed = np.unique(pixels.astype(np.int64) @ (1 << 16, 1 << 8, 1))  # rows take ten times as long to sort
+    distinct = packed[:, None] >> (16, 8, 0) & 255
     return len(distinct), int((np.ptp(distinct, axis=1) > 40).sum()), float(pixels.mean())
 
 
