@@ -361,18 +361,18 @@ def test_evaluation_steps_and_counts_no_idle_environment() -> None:
 
 def test_evaluation_has_no_bias_towards_short_episodes() -> None:
     """The first episodes to end would average near 1; every environment's own first episode averages 5."""
-    returns = judged(make_control_task(limited(CoinLength, 20)), 4, 256, 0, Ledger())
-    assert returns.shape == (4, 256)
+    returns = judged(make_control_task(limited(CoinLength, 20)), 4, 512, 0, Ledger())
+    assert returns.shape == (4, 512)
     assert set(np.unique(returns)) == {1.0, 9.0}
     assert abs(returns.mean() - 5) < 4 * 4 / np.sqrt(returns.size)
 
 
 def test_evaluation_repeats_and_is_played_to_the_end() -> None:
     task = make_control_task("CartPole-v1")
-    first, again = (judged(task, 2, 2, 11, Ledger(), upright(2)) for _ in range(2))
+    first, again = (judged(task, 2, 3, 11, Ledger(), upright(2)) for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, judged(task, 2, 2, 11, Ledger()))
-    np.testing.assert_array_equal(first, judged(task, 3, 2, 11, Ledger(), upright(3))[:2])
+    assert not np.array_equal(first, judged(task, 2, 3, 11, Ledger()))
+    np.testing.assert_array_equal(first, judged(task, 3, 3, 11, Ledger(), upright(3))[:2])
     assert (first > 100).all()
     truncated = judged(counter(100, 6), 1, 2, 0, Ledger())
     np.testing.assert_array_equal(truncated, [[21.0, 21.0]])  # 1 + 2 + ... + 6
