@@ -5,7 +5,7 @@
 
 Rows of the same algorithm, task, demonstrations and settings are replaced, others stay. What stands before = is how
 tables tell rows of one algorithm and task apart. Folders with + between them hold seeds of one row, in this order;
-the first tells its command and device.
+the first tells its command and device. Folders that differ in more than their seeds, or share one, are refused.
 """
 
 import argparse
@@ -20,19 +20,27 @@ from typing import Any
 from trustirl.report.rows import result_row
 
 CURVE = ("iteration", "env_steps", "seconds", "return_mean", "return_std", "gap", "drift", "mu")
+QUESTION = ("algorithm", "task", "demos", "steps", "settings")
 
 
 def row_of(folders: Sequence[Path]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Runs as a result row, and their evaluations."""
     row = result_row(folders)
     rounded = {name: [round(value, 1) for value in row[name]] for name in ("returns", "drawdown")}
-    lines = [line for folder in folders for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return row | rounded, [json.loads(line) for line in lines]
+    metrics: list[dict[str, Any]] = []
+    for folder in folders:
+        if names := differing(result_row([folder]), row):
+            raise SystemExit(f"{folder} differs from {folders[0]} in {', '.join(names)}; only seeds may differ")
+        more = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        if twice := {old["seed"] for old in metrics} & {new["seed"] for new in more}:
+            raise SystemExit(f"{folder} holds seeds that the folders before it hold already: {sorted(twice)}")
+        metrics += more
+    return row | rounded, metrics
 
 
-def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two rows answer the same question."""
-    return all(one.get(name) == other.get(name) for name in ("algorithm", "task", "demos", "steps", "settings"))
+def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """What tells the questions of two rows apart; nothing where they answer the same."""
+    return [name for name in QUESTION if one.get(name) != other.get(name)]
 
 
 def main() -> None:
@@ -50,7 +58,7 @@ def main() -> None:
         folders = [Path(part) for part in path.split("+")]
         row, metrics = row_of(folders)
         row |= {"variant": variant} if variant else {}
-        rows = [old for old in rows if not same(old, row)] + [row]
+        rows = [old for old in rows if differing(old, row)] + [row]
         write_curves(study / f"{row['task']}-{row['algorithm']}-{folders[0].name}.csv.gz", metrics)
     rows.sort(key=lambda row: (row["task"], row["algorithm"] != "piro", row["algorithm"], row.get("variant", "")))
     file.write_text(json.dumps(rows, indent=1) + "\n")

@@ -89,6 +89,7 @@ def write_control_run(
     folder.mkdir(parents=True, exist_ok=True)
     steps = 10_000 * evaluations
     config = {"algorithm": algorithm, "task": task, "seeds": seeds, "steps": steps, "demos": "data/hopper.npz"}
+    config |= {"demo_episodes": 1}
     write_json(folder / "config.json", config | {"plan": {"steps_per_iteration": 5000}, "solver": settings or {}})
     write_json(
         folder / "manifest.json",
@@ -96,6 +97,7 @@ def write_control_run(
             "versions": {"trustirl": "0.1.0", "jax": "0.10.0", "gymnasium": "1.2.2"},
             "task_versions": {"gymnasium": "1.2.2", "mujoco": "3.3.7"},
             "clipped_actions": 12,
+            "demo_hash": "3eebbeac",
             "device": "NVIDIA H200",
             "seeds": list(range(first_seed, first_seed + seeds)),
             "command": f"trustirl train {algorithm} --task {task} --demos data/hopper.npz",
