@@ -3,11 +3,17 @@
 import difflib
 from collections.abc import Iterable
 
+from trustirl.core.words import printable
+
 
 class TrustIRLError(Exception):
     """Base of every error we raise on purpose; the command line prints it without a traceback."""
 
     exit_code = 1
+
+    def __init__(self, sentence: str) -> None:
+        """Sentences quote names and texts out of files."""
+        super().__init__(printable(sentence))
 
 
 class InputError(TrustIRLError, ValueError):
@@ -17,11 +23,7 @@ class InputError(TrustIRLError, ValueError):
 
 
 class DemoError(InputError):
-    """Demonstrations that cannot be used as they are; the sentence names the field, the episode and the mend."""
-
-    def __init__(self, sentence: str) -> None:
-        """Names out of files may hold anything: what would break the line, or move a cursor, becomes a space."""
-        super().__init__("".join(character if character.isprintable() else " " for character in sentence))
+    """Demonstrations that cannot be used as they are; the sentence names the field, the episode and the cure."""
 
 
 class NumericalError(TrustIRLError, ArithmeticError):
