@@ -53,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # whoever read, as `head` does, has left; what is still unsaid must not complain at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"trustirl: {where}{error.strerror or error}; mend that and repeat the command.", file=sys.stderr)
+        sys.exit(1)
 
 
 @contextmanager

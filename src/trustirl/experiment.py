@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -22,9 +22,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.checks import counts, of_kind
 from trustirl.core.compiling import kept_programs
-from trustirl.core.errors import InputError, Interrupted, unknown_name
+from trustirl.core.errors import InputError, Interrupted, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
 from trustirl.core.precision import double_precision
+from trustirl.core.words import printable
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.board import Board
 from trustirl.irl.guard import check_finite
@@ -32,6 +33,7 @@ from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.store import RunFolder
 from trustirl.report.page import write_report
 from trustirl.run import Run, load
+from trustirl.tasks.control import task_of_file
 from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
 from trustirl.worlds import control, exact, expert, offline
 from trustirl.worlds.control_run import control_job
@@ -90,11 +92,13 @@ def train(
         task_args=task_args,
         **settings,
     )
-    with _precision(is_exact(task)):
-        job = _job(experiment, task, demos if isinstance(demos, Demos) else None)
-        folder.begin(experiment.config(), _manifest(experiment, job))
-        if isinstance(demos, Demos):
-            demos.save(folder.path / "demos.npz")
+    given = demos if isinstance(demos, Demos) else None
+    if given is None:
+        _check_kept(Path(str(demos)), folder)
+    with folder.held(), _precision(is_exact(task)):
+        folder.check_free(overwrite)  # nobody was here meanwhile
+        job = _job(experiment, task, given)
+        _begin(experiment, job, folder, given)
         return _run(experiment, job, folder)
 
 
@@ -183,35 +187,57 @@ def train_expert(
         steps=steps or expert.preset(task, arguments)["steps"],
         settings=resolved,
     )
-    job = expert_job(experiment, task)
-    folder.begin(experiment.config(), _manifest(experiment, job))
-    return _run(experiment, job, folder)
+    with folder.held():
+        folder.check_free(overwrite)  # nobody was here meanwhile
+        job = expert_job(experiment, task)
+        _begin(experiment, job, folder)
+        return _run(experiment, job, folder)
 
 
 def resume(path: str | Path, task: Task | None = None) -> Run:
     """Continue a run from its newest checkpoint; the result equals that of an uninterrupted run.
 
-    A run whose task was given as an environment or a function needs it again.
+    A run whose task was given as an environment, a function or `module:Id` needs it again.
     """
     folder = RunFolder(Path(path))
-    if not folder.holds_run():
-        raise InputError(f"{path} holds no run; start one with `trustirl train`.")
-    if (folder.path / "summary.json").exists():
-        raise InputError(f"the run in {path} is finished; its page is {folder.path / 'report.html'}.")
-    config = folder.config()
-    algorithm, name = str(config.get("algorithm")), str(config.get("task"))
-    groups = (
-        expert_groups(task or name, config.get("task_args"))
-        if algorithm == EXPERT
-        else setting_groups(algorithm, task or name)
-    )
-    experiment = Experiment.from_config(config, groups, folder.path)
-    with _precision(is_exact(task or name)):
-        job = _job(experiment, task or name)
-        if folder.manifest().get("demo_hash") != job.facts.get("demo_hash"):
-            job.close()
-            raise InputError(f"the demos {experiment.demos} have changed since the run began; restore them.")
-        return _run(experiment, job, folder)
+    if not folder.path.is_dir() or not folder.holds_run():
+        stopped = (folder.path / "manifest.json").exists()
+        why = "was stopped before it began; start it again" if stopped else "holds no run; start one"
+        raise InputError(f"{path} {why} with `trustirl train`.")
+    with folder.held():
+        if (folder.path / "summary.json").exists():
+            return _finished(folder)
+        config = folder.config()
+        algorithm, name = (_text(config, key, folder.path / "config.json") for key in ("algorithm", "task"))
+        if task is None and name not in TASKS:
+            task_of_file(name, folder.path / "config.json")
+        groups = (
+            expert_groups(task or name, config.get("task_args"))
+            if algorithm == EXPERT
+            else setting_groups(algorithm, task or name)
+        )
+        experiment = Experiment.from_config(config, groups, folder.path)
+        with _precision(is_exact(task or name)):
+            job = _job(experiment, task or name)
+            if folder.manifest().get("demo_hash") != job.facts.get("demo_hash"):
+                job.close()
+                raise InputError(f"the demos {experiment.demos} have changed since the run began; restore them.")
+            return _run(experiment, job, folder)
+
+
+def _text(config: Mapping[str, Any], key: str, where: Path) -> str:
+    if not isinstance(config.get(key), str):
+        raise InputError(f"{where} says no {key}; restore it.")
+    return str(config[key])
+
+
+def _finished(folder: RunFolder) -> Run:
+    """Only the page of a finished run may be missing, where a crash came just before it was drawn."""
+    page = folder.path / "report.html"
+    if page.exists():
+        raise InputError(f"the run in {folder.path} is finished; its page is {page}.")
+    write_report(folder.path)
+    return load(folder.path)
 
 
 def is_exact(task: Task) -> bool:
@@ -267,6 +293,26 @@ def _free_folder(out: str | Path | None, task: str, algorithm: str, overwrite: b
     return folder
 
 
+def _check_kept(demos: Path, folder: RunFolder) -> None:
+    """Demonstrations inside the folder would go with the old run that --overwrite removes."""
+    if demos.exists() and folder.holds_run() and folder.path.resolve() in demos.resolve().parents:
+        raise InputError(f"{demos} lies in the run that would be replaced; move it, or choose another --out.")
+
+
+def _begin(experiment: Experiment, job: Job, folder: RunFolder, demos: Demos | None = None) -> None:
+    """Write what is known at the start; the configuration last, which says that the run can be resumed."""
+    try:
+        folder.clear(_manifest(experiment, job))
+        if demos is not None:
+            demos.save(folder.path / "demos.npz")
+        folder.begin(experiment.config())
+    except OSError as error:
+        job.close()
+        raise InputError(
+            f"{folder.path} cannot be written ({error.strerror}); choose another --out folder."
+        ) from None
+
+
 def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
     if experiment.algorithm == EXPERT:
         return expert_job(experiment, task)
@@ -276,10 +322,16 @@ def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
 
 
 def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
-    with kept_programs(folder.programs):
-        _go_on(experiment, job, folder)
-    folder.forget_programs()
-    write_report(folder.path)
+    try:
+        with kept_programs(folder.programs):
+            _go_on(experiment, job, folder)
+        folder.forget_programs()
+        write_report(folder.path)
+    except OSError as error:
+        raise TrustIRLError(
+            f"{error.filename or folder.path} cannot be written ({error.strerror or error}); what is saved is "
+            f"whole: make room, then continue with `trustirl resume {folder.path}`."
+        ) from error
     return load(folder.path)
 
 
@@ -287,15 +339,17 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
     """From the newest checkpoint, if there is one, to the end."""
     keys, start, began, done = seed_keys(experiment.seeds, experiment.first_seed), None, time.perf_counter(), -1
     try:
-        if folder.has_checkpoint():
-            start, done, spent, env_steps = folder.load_checkpoint(job.loop.blank(keys))
-            began -= spent
-            vars(job.ledger).update(env_steps)
         for note in job.notes:
-            print(f"trustirl: {note}.", file=sys.stderr)
-        folder.forget_metrics_after(done)
-        board = Board(folder.path / "tb", experiment.seed_numbers, done)
-        with _progress(experiment, job) as show, _stop_signals() as stopped:
+            print(f"trustirl: {printable(note)}.", file=sys.stderr)
+        if found := folder.restore(job.loop.blank(keys)):
+            start, done = found.state, found.saved.iteration
+            began -= found.saved.seconds
+            vars(job.ledger).update(found.saved.env_steps)
+        with (
+            closing(Board(folder.path / "tb", experiment.seed_numbers, done)) as board,
+            _progress(experiment, job) as show,
+            _stop_signals() as stopped,
+        ):
             state = start
             for state, metrics in iterate(job.loop, keys, job.iterations, start):
                 iteration = int(state.iteration[0])
@@ -316,7 +370,6 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
                         f"stopped after {iteration} of {job.iterations} iterations and saved; continue with "
                         f"`trustirl resume {folder.path}`."
                     )
-        board.close()
         assert state is not None  # the loop has yielded, or a finished state was read
         job.finish(state, folder.metrics()[-experiment.seeds :], time.perf_counter() - began, folder.path)
     finally:

@@ -16,7 +16,7 @@ from trustirl.core.files import write_bytes
 from trustirl.demos.packaged import find_demos
 from trustirl.demos.record import record_demos, restore_state
 from trustirl.run import load
-from trustirl.tasks.control import make_control_task
+from trustirl.tasks.control import make_control_task, task_of_file
 
 FRAMES = 8
 WIDTH = 160  # pixels of a frame, about
@@ -33,7 +33,8 @@ def add_film(folder: Path) -> str | None:
         if run.exact:
             raise ValueError(f"{run.config['task']} is solved exactly, and has no simulator to draw.")
         arguments = run.config.get("task_args", {}) | {"render_mode": "rgb_array"}
-        env = make_control_task(run.config["task"], arguments).make()
+        task = task_of_file(run.config["task"], folder / "config.json")
+        env = make_control_task(task, arguments).make()
         try:
             follow(env)
             for name, states in _episodes(run, env):

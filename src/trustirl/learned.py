@@ -1,9 +1,9 @@
 """What training leaves on a Gymnasium task: a policy to act with and a reward to reuse, NumPy in and NumPy out."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import gymnasium as gym
@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree
+from msgspec import Meta
 
 from trustirl.core.errors import InputError
-from trustirl.core.files import read_arrays, read_json, write_arrays, write_json
+from trustirl.core.files import read_arrays, read_form, write_arrays, write_json
 from trustirl.core.records import Solver
 from trustirl.core.trees import tree_from_arrays, tree_to_arrays
 from trustirl.core.types import Transition
@@ -29,6 +30,65 @@ from trustirl.rollouts.spaces import flatten_observations, from_env_actions, to_
 from trustirl.tasks.control import Spaces
 
 FORMAT_VERSION = 1
+Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+@dataclass(frozen=True)
+class SpacesCard:
+    """`Spaces` in JSON."""
+
+    name: str
+    obs_dim: Size
+    action_dim: Size
+    discrete: bool
+    action_low: list[float] | None
+    action_high: list[float] | None
+    action_start: Annotated[int, Meta(ge=-(2**31), le=2**31)]
+
+    def checked(self, where: Path) -> Spaces:
+        """The spaces, if their parts fit together."""
+        bounds = [
+            None if given is None else np.asarray(given, np.float32) for given in (self.action_low, self.action_high)
+        ]
+        shapes = {None if bound is None else bound.shape for bound in bounds}
+        if shapes != {None if self.discrete else (self.action_dim,)}:
+            raise InputError(f"{where} gives other bounds of actions than {self.action_dim} each; restore it.")
+        low, high = bounds
+        return Spaces(
+            name=self.name,
+            obs_dim=self.obs_dim,
+            action_dim=self.action_dim,
+            discrete=self.discrete,
+            action_low=low,
+            action_high=high,
+            action_start=self.action_start,
+        )
+
+
+@dataclass(frozen=True)
+class PolicyCard:
+    """policy.json."""
+
+    format_version: Literal[1]
+    spaces: SpacesCard
+    solver: SolverConfig
+    seeds: Size
+
+
+@dataclass(frozen=True)
+class RewardCard:
+    """reward.json of a network."""
+
+    format_version: Literal[1]
+    kind: Literal["network"]
+    spaces: SpacesCard
+    seeds: Size
+    action_inputs: bool
+    width: Size
+    depth: Size
+    bound: Annotated[float, Meta(gt=0)]
+    discount: Annotated[float, Meta(ge=0, lt=1)]
+    termination: Literal["T0", "T2", "T3"]
 
 
 def make_solver(
@@ -177,18 +237,18 @@ def load_policies(folder: Path) -> list[ControlPolicy]:
 
 def read_policies(folder: Path) -> tuple[Policies, Spaces]:
     """Read the policies of all seeds as environments on the host take them, and what they see and do."""
-    card, file = read_json(folder / "policy.json"), folder / "policy.safetensors"
-    arrays = read_arrays(file)
-    try:
-        spaces, statistics = _spaces(card), (arrays.pop("obs_mean", None), arrays.pop("obs_std", None))
-        config, seeds = SolverConfig(**card["solver"]), int(card["seeds"])
-        solver = make_solver(spaces, config, *statistics)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / 'policy.json'} is not a policy's card ({error}); restore it.") from None
-    keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
+    card_file, file = folder / "policy.json", folder / "policy.safetensors"
+    card: PolicyCard = read_form(card_file, PolicyCard)
+    arrays, spaces = read_arrays(file), card.spaces.checked(card_file)
+    statistics = arrays.pop("obs_mean", None), arrays.pop("obs_std", None)
+    if any(moment is not None and moment.shape != (spaces.obs_dim,) for moment in statistics):
+        raise InputError(f"{file} holds statistics of other observations than {card_file} tells of; restore it.")
+    check_sizes(arrays, card_file, card.seeds, card.solver.depth, width=card.solver.width, obs_dim=spaces.obs_dim)
+    solver = make_solver(spaces, card.solver, *statistics)
+    keys = jax.vmap(jax.random.key)(jnp.arange(card.seeds))
     like = eqx.filter_eval_shape(eqx.filter_vmap(lambda key: solver.actor(solver.init(key))), keys)
     stacked = tree_from_arrays(like, arrays, file)
-    return host_policies(stacked, config, *statistics), spaces
+    return host_policies(stacked, card.solver, *statistics), spaces
 
 
 def save_rewards(folder: Path, stacked: PyTree, spaces: Spaces, card: Mapping[str, Any]) -> None:
@@ -199,24 +259,33 @@ def save_rewards(folder: Path, stacked: PyTree, spaces: Spaces, card: Mapping[st
 
 def load_rewards(folder: Path) -> list[ControlReward]:
     """Read the rewards of all seeds."""
-    card, file = read_json(folder / "reward.json"), folder / "reward.safetensors"
-    try:
-        spaces, seeds = _spaces(card), int(card["seeds"])
-        nothing = np.zeros((1, *spaces.action_shape), np.int32 if spaces.discrete else np.float32)
-        make = network_reward_factory(
-            Transition(jnp.zeros((1, spaces.obs_dim), jnp.float32), jnp.asarray(nothing), jnp.ones(1, jnp.float32)),
-            spaces.action_dim if spaces.discrete else 0,
-            card["action_inputs"],
-            card["width"],
-            card["depth"],
-            card["bound"],
-        )
-        end_share = card["discount"] / (1 - card["discount"]) if card["termination"] == "T2" else 0.0
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / 'reward.json'} is not a reward's card ({error}); restore it.") from None
-    like = eqx.filter_eval_shape(eqx.filter_vmap(make), jax.vmap(jax.random.key)(jnp.arange(seeds)))
-    stacked = tree_from_arrays(like, read_arrays(file), file)
-    return [ControlReward(one(stacked, seed), spaces, end_share) for seed in range(seeds)]
+    card_file, file = folder / "reward.json", folder / "reward.safetensors"
+    card: RewardCard = read_form(card_file, RewardCard)
+    arrays, spaces = read_arrays(file), card.spaces.checked(card_file)
+    check_sizes(arrays, card_file, card.seeds, card.depth, width=card.width, obs_dim=spaces.obs_dim)
+    nothing = np.zeros((1, *spaces.action_shape), np.int32 if spaces.discrete else np.float32)
+    make = network_reward_factory(
+        Transition(jnp.zeros((1, spaces.obs_dim), jnp.float32), jnp.asarray(nothing), jnp.ones(1, jnp.float32)),
+        spaces.action_dim if spaces.discrete else 0,
+        card.action_inputs,
+        card.width,
+        card.depth,
+        card.bound,
+    )
+    end_share = card.discount / (1 - card.discount) if card.termination == "T2" else 0.0
+    like = eqx.filter_eval_shape(eqx.filter_vmap(make), jax.vmap(jax.random.key)(jnp.arange(card.seeds)))
+    stacked = tree_from_arrays(like, arrays, file)
+    return [ControlReward(one(stacked, seed), spaces, end_share) for seed in range(card.seeds)]
+
+
+def check_sizes(arrays: Mapping[str, np.ndarray], card: Path, seeds: int, depth: int, **sizes: int) -> None:
+    """Refuse a card whose numbers its arrays cannot have, before anything of that size is built."""
+    axes = [length for array in arrays.values() for length in array.shape]
+    if {array.shape[:1] for array in arrays.values()} != {(seeds,)} or depth > len(arrays):
+        raise InputError(f"{card} tells of other seeds or layers than are stored beside it; restore it.")
+    for name, size in sizes.items():
+        if size > max(axes):
+            raise InputError(f"{card} says {name} {size}, more than any array beside it has; restore it.")
 
 
 def one(stacked: PyTree, index: int) -> PyTree:
@@ -236,15 +305,6 @@ def _card(spaces: Spaces) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "spaces": {field.name: plain(getattr(spaces, field.name)) for field in fields(Spaces)},
     }
-
-
-def _spaces(card: Mapping[str, Any]) -> Spaces:
-    if card["format_version"] != FORMAT_VERSION:
-        raise ValueError(f"format {card['format_version']} instead of {FORMAT_VERSION}")
-    stored = dict(card["spaces"])
-    for name in ("action_low", "action_high"):
-        stored[name] = None if stored[name] is None else np.asarray(stored[name], np.float32)
-    return Spaces(**stored)
 
 
 def _rows(observation: Any, spaces: Spaces) -> tuple[Float[np.ndarray, "batch obs"], bool]:

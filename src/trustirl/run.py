@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import equinox as eqx
 import gymnasium as gym
@@ -12,21 +12,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num, PyTree
+from msgspec import Meta
 from rich.console import Console
 from rich.progress import track
 
 from trustirl import learned
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError
-from trustirl.core.files import read_arrays, read_json, write_arrays, write_json
+from trustirl.core.files import fitting, read_arrays, read_form, read_json, write_arrays, write_json
 from trustirl.core.precision import double_precision
 from trustirl.core.trees import tree_from_arrays, tree_to_arrays
 from trustirl.core.types import Transition
-from trustirl.nets.rewards import reward_factory
+from trustirl.nets.rewards import RewardKind, reward_factory
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
-from trustirl.tasks.control import ControlTask, make_control_task
+from trustirl.tasks.control import ControlTask, make_control_task, task_of_file
 
+MOST_EPISODES = 100_000
 NEW_EPISODES = 2  # their root; those of evaluations on the way are 0 and, of experts, 1
 WholeNumbers = np.ndarray | Sequence[int] | int | np.integer
 
@@ -75,6 +77,44 @@ class LearnedReward:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is read of config.json, whatever the world."""
+
+    algorithm: str
+    task: str
+    task_args: dict[str, Any]
+    seeds: learned.Size
+    first_seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+    demos: str = ""
+    demo_episodes: learned.Size | None = None
+    demo_choice: str = "first"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is read of summary.json, whatever the world."""
+
+    returns: list[float]
+    expert_return: float | None = None
+    random_return: float | None = None
+    expert_seed: Annotated[int, Meta(ge=0)] = 0
+
+
+@dataclass(frozen=True)
+class TableCard:
+    """reward.json of the exact world."""
+
+    kind: RewardKind
+    action_inputs: bool
+    states: learned.Size
+    actions: learned.Size
+    features: Annotated[int, Meta(ge=0, lt=2**31)]
+    width: learned.Size
+    depth: learned.Size
+    seeds: learned.Size
+
+
+@dataclass(frozen=True)
 class Run:
     """A finished run: where it lies, what it was, and one policy and reward per seed."""
 
@@ -115,7 +155,10 @@ class Run:
                 "they are in run.summary['returns']."
             )
         (episodes,), (seed,) = counts(1, episodes=episodes), counts(0, seed=seed)
-        control_task = make_control_task(task or self.config["task"], self.config["task_args"])
+        if episodes > MOST_EPISODES:
+            raise InputError(f"at most {MOST_EPISODES:,} episodes are played at once, got {episodes:,}.")
+        named = task or task_of_file(self.config["task"], self.path / "config.json")
+        control_task = make_control_task(named, self.config["task_args"])
         self.check_task(control_task)
         policies, _ = learned.read_policies(self.path)
         ledger, first, console = Ledger(), self.config.get("first_seed", 0), Console(stderr=True)
@@ -145,13 +188,20 @@ class Evaluation(NamedTuple):
 def load(path: str | Path) -> Run:
     """Read a finished run."""
     folder = Path(path)
-    summary, config = read_json(folder / "summary.json"), read_json(folder / "config.json")
+    summary_file, config_file = folder / "summary.json", folder / "config.json"
+    summary, config = read_json(summary_file), read_json(config_file)
+    told: Summary = fitting(summary, str(summary_file), Summary)
+    fitting(config, str(config_file), Asked)
     if (folder / "policy.json").exists():
         policies: list[Any] = learned.load_policies(folder)
     else:
-        policies = [TabularPolicy(table) for table in read_arrays(folder / "policy.safetensors")["log_prob"]]
+        policies = [TabularPolicy(table) for table in _tables(folder / "policy.safetensors")]
     without_reward = "expert_seed" in summary or "offline" in config
-    return Run(folder, config, summary, policies, [] if without_reward else load_rewards(folder))
+    rewards = [] if without_reward else load_rewards(folder)
+    counts = {len(told.returns), len(policies), len(rewards or policies)}
+    if len(counts) > 1 or told.expert_seed >= len(policies):
+        raise InputError(f"{folder} holds returns, policies and rewards of different numbers of seeds; restore it.")
+    return Run(folder, config, summary, policies, rewards)
 
 
 def load_reward(path: str | Path) -> Any:
@@ -161,21 +211,37 @@ def load_reward(path: str | Path) -> Any:
 
 def load_rewards(path: str | Path) -> list[Any]:
     """Read the rewards of all seeds of a run."""
-    card = read_json(Path(path) / "reward.json")
-    return learned.load_rewards(Path(path)) if card.get("kind") == "network" else load_tables(Path(path), card)
+    folder = Path(path)
+    network = read_json(folder / "reward.json").get("kind") == "network"
+    return learned.load_rewards(folder) if network else load_tables(folder)
 
 
-def load_tables(path: Path, card: dict[str, Any]) -> list[LearnedReward]:
+def load_tables(folder: Path) -> list[LearnedReward]:
     """Read the rewards of a run of the exact world."""
-    file = path / "reward.safetensors"
+    card_file, file = folder / "reward.json", folder / "reward.safetensors"
+    card: TableCard = read_form(card_file, TableCard)
+    arrays = read_arrays(file)
+    stored = sum(array.size for array in arrays.values())
+    width, depth = (card.width, card.depth) if card.kind == "mlp" else (1, 1)
+    learned.check_sizes(arrays, card_file, card.seeds, depth, width=width)
+    features = 0 if card.kind == "table" else card.features
+    # A linear reward or a network keeps the features of every state, a table a number for it.
+    if card.seeds * card.states * max(1, features) > stored:
+        raise InputError(f"{card_file} tells of more states or features than are stored beside it; restore it.")
     with double_precision():
-        features = np.zeros((card["states"], card["features"]))
-        make = reward_factory(
-            card["kind"], features, card["actions"], card["action_inputs"], card["width"], card["depth"]
-        )
-        like = eqx.filter_vmap(make)(jax.vmap(jax.random.key)(jnp.arange(card["seeds"])))
-        stacked = tree_from_arrays(like, read_arrays(file), file)
-        return [LearnedReward(learned.one(stacked, i), card["states"], card["actions"]) for i in range(card["seeds"])]
+        blank = np.zeros((card.states, features))
+        make = reward_factory(card.kind, blank, card.actions, card.action_inputs, width, depth)
+        keys = jax.vmap(jax.random.key)(jnp.arange(card.seeds))
+        stacked = tree_from_arrays(eqx.filter_eval_shape(eqx.filter_vmap(make), keys), arrays, file)
+        return [LearnedReward(learned.one(stacked, seed), card.states, card.actions) for seed in range(card.seeds)]
+
+
+def _tables(file: Path) -> Float[np.ndarray, "seeds states actions"]:
+    """The policies of a run of the exact world."""
+    log_prob = read_arrays(file).get("log_prob")
+    if log_prob is None or log_prob.ndim != 3 or 0 in log_prob.shape or log_prob.dtype.kind != "f":
+        raise InputError(f"{file} must hold log_prob, a table of states and actions for each seed; restore it.")
+    return log_prob
 
 
 def save_rewards(path: Path, stacked: PyTree, card: dict[str, Any]) -> None:

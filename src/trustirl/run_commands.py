@@ -44,7 +44,9 @@ class ResumeOptions:
     """Continue an interrupted run."""
 
     run: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    """Folder of the run; on a GPU a run of your own, for it also keeps the compiled programs that are run again."""
+    task: str | None = None
+    """The task once more, if the run's was module:Id, which no file may choose to import."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class EvaluateOptions:
     episodes: int = 10
     """Episodes per seed, played without noise; they start otherwise than those of the run's own evaluations."""
     seed: int = 0
-    """Another number, other episodes."""
+    """Decides which episodes are played: with another number they start otherwise."""
+    task: str | None = None
+    """The task once more, if the run's was module:Id, which no file may choose to import."""
     json: bool = False
     """For programs: one object, with the return of every episode."""
 
@@ -92,7 +96,8 @@ def expert_command(arguments: list[str]) -> None:
 
 def resume_command(arguments: list[str]) -> None:
     """Continue an interrupted run."""
-    _announce(resume(parse(ResumeOptions, arguments, "trustirl resume").run))
+    options = parse(ResumeOptions, arguments, "trustirl resume")
+    _announce(resume(options.run, options.task))
 
 
 def evaluate_command(arguments: list[str]) -> None:
@@ -100,7 +105,7 @@ def evaluate_command(arguments: list[str]) -> None:
     options = parse(EvaluateOptions, arguments, "trustirl evaluate")
     run = load(options.run)
     known = Evaluation(np.asarray(run.summary["returns"])[:, None], env_steps=0)
-    seen = known if run.exact else run.evaluate(options.episodes, seed=options.seed)
+    seen = known if run.exact else run.evaluate(options.episodes, seed=options.seed, task=options.task)
     seeds = [run.config.get("first_seed", 0) + place for place in range(len(seen.returns))]
     if options.json:
         told = {"run": str(run.path), "exact": run.exact, "seeds": seeds, "returns": seen.returns.tolist()}
@@ -117,7 +122,7 @@ def evaluate_command(arguments: list[str]) -> None:
 
 
 def _beside_expert(returns: np.ndarray, summary: dict[str, Any]) -> str:
-    expert, random = summary["expert_return"], summary.get("random_return")
+    expert, random = summary.get("expert_return"), summary.get("random_return")
     text = f"{iqm(returns):,.2f}" + ("" if expert is None else f" (expert {expert:,.2f})")
     if expert is not None and random is not None and expert > random:
         text += f", score {iqm(normalised(returns, random, expert)):.3f} (random actions 0, the expert 1)"
@@ -136,7 +141,7 @@ def report_command(arguments: list[str]) -> None:
 
 def _announce(run: Run) -> None:
     summary = run.summary
-    expert = summary["expert_return"]
+    expert = summary.get("expert_return")
     text = f"return {mean(summary['returns']):.2f}" + ("" if expert is None else f" (expert {expert:.2f})")
     if "ell" in summary:
         text += f", reward correlation {mean(summary['reward_correlation']):.3f}"

@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.bench.small import LONG, TWO, started, suite, table, trustirl
 from trustirl.bench import storage
 from trustirl.bench.on_ray import resources
 from trustirl.bench.storage import at_hand, fetch, file_system, store_run
-from trustirl.irl.store import RunFolder
+from trustirl.irl.store import FORMAT_VERSION, Pointer, RunFolder, Saved
 
 PIRO = "runs/gridworld-piro"
 
@@ -131,8 +132,9 @@ def checkpoint(folder: Path, iteration: int, files: list[str]) -> None:
         old.unlink()
     for name in files:
         (folder / "checkpoints" / name).write_text(f"{name} {iteration}")
-    told = {"files": files, "replay": [], "iteration": iteration}
-    (folder / "checkpoints" / "latest.json").write_text(json.dumps(told))
+    saved = [Saved(name, "", iteration, 0.0, {}, 0, "", 0) for name in files]
+    pointer = Pointer(FORMAT_VERSION, "", tuple(saved), ())
+    (folder / "checkpoints" / "latest.json").write_text(json.dumps(asdict(pointer)))
     (folder / "metrics.jsonl").write_text("row\n" * iteration)
 
 
@@ -152,7 +154,7 @@ def test_a_mirrored_run_can_be_resumed_at_any_moment(tmp_path: Path) -> None:
     checkpoint(run, 3, ["b", "c"])
     (run / "checkpoints" / "c").unlink()  # the run had moved on before it could be copied
     assert not store_run(run, url)
-    assert json.loads(system.cat(f"{root}/checkpoints/latest.json"))["iteration"] == 2
+    assert json.loads(system.cat(f"{root}/checkpoints/latest.json"))["checkpoints"][-1]["iteration"] == 2
     checkpoint(run, 4, ["c", "d"])
     assert store_run(run, url)
     kept = {path.removeprefix(f"{root}/checkpoints/") for path in system.find(f"{root}/checkpoints")}

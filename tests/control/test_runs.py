@@ -145,9 +145,9 @@ def test_checkpoints_that_do_not_fit_are_refused(run: ti.Run, tmp_path: Path) ->
         return copy
 
     cut = broken("cut")
-    file = max((cut / "checkpoints").glob("0*.safetensors"))
-    file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(ti.InputError, match="is damaged"):
+    for file in (cut / "checkpoints").glob("0*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(ti.InputError, match="has changed since it was written, and no older checkpoint is whole"):
         ti.resume(cut)
     other = broken("other")
     config = RunFolder(other).config()

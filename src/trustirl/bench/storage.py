@@ -1,6 +1,5 @@
 """Where a bench keeps its files: a folder, or a URL for fsspec, whose runs are made in scratch folders."""
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trustirl.core.errors import InputError
+from trustirl.core.files import parse_json
+from trustirl.irl.store import Pointer
 
 POINTER = "checkpoints/latest.json"
 MARK = "summary.json"  # says that a run is finished, so everything else is there before it
@@ -96,8 +97,8 @@ def store_run(folder: Path, url: str) -> bool:
     plain = [name for name in files if not name.startswith(hidden) and "/." not in name]
     named: set[str] = set()
     if pointer:
-        told = json.loads(pointer)
-        named = {f"checkpoints/{file}" for file in (*told["files"], *(shard["file"] for shard in told["replay"]))}
+        told: Pointer = parse_json(pointer, str(folder / POINTER), Pointer)
+        named = {f"checkpoints/{file}" for file in told.files()}
     try:
         for name in named:
             if not system.exists(f"{root}/{name}"):

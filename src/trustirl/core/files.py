@@ -1,10 +1,12 @@
 """Files that are either whole or not there, and that hold data only, never code."""
 
+import hashlib
 import json
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,17 +22,22 @@ MOST_ARRAYS = 64 * 2**30
 
 
 def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file atomically: a reader, or a crash, sees the old content or the new, nothing between."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Let `write` fill a file atomically: a reader, or a crash, sees the old content or the new, nothing between.
+
+    A file that is replaced keeps its mode; a new one gets what the user's umask allows.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        with suppress(FileNotFoundError):
+            os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -111,10 +118,21 @@ def _told(error: Exception) -> str:
     return str(error).rstrip(".").replace("`", "")
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Named arrays as safetensors."""
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Named arrays as safetensors; returns the file's SHA-256."""
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_bytes(path, safetensors.numpy.save(whole))
+    data = safetensors.numpy.save(whole)
+    write_bytes(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a regular file."""
+    digest = hashlib.sha256()
+    with open_file(path, MOST_ARRAYS) as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

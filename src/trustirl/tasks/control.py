@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -105,6 +106,21 @@ def make_control_task(
         return _describe(name, make, env_kwargs, probe)
     finally:
         probe.close()
+
+
+def task_of_file(name: str, where: Path) -> str:
+    """A task that a file names: opening somebody's folder must import nothing that it names."""
+    if ":" in name:
+        raise InputError(
+            f"{where} names the task {name}, whose module would be imported; if you trust it, name the task "
+            f"yourself: --task {name}, or task={name!r} in Python."
+        )
+    if name not in gym.registry and name not in REFERENCES and not name.startswith(ROBOTICS_FAMILIES):
+        raise InputError(
+            f"{where} names the task {name}, which is not registered here: give it again, as --task module:{name} "
+            "or, in Python, as task=... (a function or an environment)."
+        )
+    return name
 
 
 def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gym.Env) -> ControlTask:

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from msgspec import Meta
 
 from trustirl.core.checks import of_kind
 from trustirl.core.errors import InputError, unknown_name
+from trustirl.core.files import fitting
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import DemoChoice
 from trustirl.irl.loop import Loop
@@ -28,12 +30,12 @@ class Experiment:
     task: str
     task_args: dict[str, Any]
     demos: str
-    demo_episodes: int | None
+    demo_episodes: Annotated[int, Meta(ge=1)] | None
     demo_choice: DemoChoice
-    seeds: int
-    steps: int
+    seeds: Annotated[int, Meta(ge=1, le=2**31)]
+    steps: Annotated[int, Meta(ge=1)]
     settings: dict[str, dict[str, Any]]  # every setting by group, for example "algorithm_config"
-    first_seed: int = 0
+    first_seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
     @property
     def seed_numbers(self) -> range:
@@ -48,17 +50,22 @@ class Experiment:
     @classmethod
     def from_config(cls, config: Mapping[str, Any], groups: Groups, where: Path) -> "Experiment":
         """The experiment of a run folder, if this version knows exactly its settings."""
+        file = where / "config.json"
         config = {"first_seed": 0} | dict(config)  # runs from before there was such a setting
         names = {field.name for field in fields(cls)} - {"settings"}
-        wanted = names | groups.keys()
         settings: dict[str, Any] = {name: config.get(name) for name in groups}
-        same = config.keys() == wanted and all(
+        same = config.keys() == names | groups.keys() and all(
             isinstance(settings[name], dict) and settings[name].keys() == {field.name for field in fields(default)}
             for name, default in groups.items()
         )
         if not same:
-            raise InputError(f"{where}/config.json was written by another version of trustirl; use that version.")
-        return cls(**{name: config[name] for name in names}, settings=settings)
+            raise InputError(f"{file} was written by another version of trustirl; use that version.")
+        for name, default in groups.items():
+            fitting(settings[name], f"{file}, {name}", type(default))
+        experiment: Experiment = fitting(
+            {name: config[name] for name in names} | {"settings": settings}, str(file), cls
+        )
+        return experiment
 
 
 class Job(NamedTuple):
