@@ -11,7 +11,7 @@ from trustirl.algorithms import ALGORITHMS
 from trustirl.asking import train_question
 from trustirl.bench import plan as planning
 from trustirl.bench.plan import chosen, command_line, plan
-from trustirl.bench.suites import COLUMNS, SUITES, Question, Suite, find_suite
+from trustirl.bench.suites import COLUMNS, SUITES, THEORETICAL_C, Question, Suite, find_suite
 from trustirl.core.errors import InputError
 
 JOB = GRID + "[[jobs]]\n"
@@ -190,6 +190,19 @@ def test_built_in_suites_ask_what_train_understands(name: str) -> None:
     for entry in asked:
         told = train_question(command_line(entry))
         assert {name: told[name] for name in entry.overrides} == entry.overrides
+
+
+def test_both_constants_on_cartpole_run_under_the_conditions_of_the_papers_with_one_difference() -> None:
+    *asked, beside = find_suite("cartpole-c").questions
+    assert beside.algorithm == "bc"
+    weights = {"mu", "mu_min", "mu_max"}
+    for theoretical, adaptive in zip(asked[::2], asked[1::2], strict=True):
+        one, other = theoretical.overrides, adaptive.overrides
+        assert {name for name in one if one[name] != other[name]} == weights
+        assert (one["discount"], one["reward_bound"]) == (0.9, 1.0)
+        assert {one[name] for name in weights} == {THEORETICAL_C}
+    asked_of = {(entry.overrides["trust"], entry.overrides["temperature"]) for entry in asked}
+    assert asked_of == {(trust, heat) for trust in ("adaptive", "monotone") for heat in (1.0, 1e-4)}
 
 
 def test_the_papers_suite_has_every_algorithm_that_there_is() -> None:

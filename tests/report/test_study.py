@@ -1,4 +1,4 @@
-"""Runs become rows of a study (benchmarks/control.py): seeds in order, joined only where they belong together."""
+"""Runs become rows of a study (benchmarks/study.py): seeds in order, joined only where they belong together."""
 
 import csv
 import gzip
@@ -12,7 +12,7 @@ from synthetic_run import write_control_run
 
 from trustirl.report import read_run
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "control.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "study.py"
 
 
 def add(study: Path, *runs: str) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,7 @@
 """Run folders as rows of a study: the last policy's true returns, all seeds, every evaluation kept.
 
     trustirl train piro --task Hopper-v4 --demos demos.npz --demo-episodes 1 --seeds 5 --out runs/hopper
-    python benchmarks/control.py results/control runs/hopper "another temperature=runs/hopper-warm" runs/a+runs/b ...
+    python benchmarks/study.py results/control runs/hopper "another temperature=runs/hopper-warm" runs/a+runs/b ...
 
 Rows of the same algorithm, task, demonstrations and settings are replaced, others stay. What stands before = is how
 tables tell rows of one algorithm and task apart. Folders with + between them hold seeds of one row, in this order;
