@@ -1,4 +1,4 @@
-"""The paper's mathematics: Propositions 1 and 2, Theorem 1, and what its constant is worth."""
+"""The paper's mathematics: Propositions 1 and 2, Theorem 1, what its constant is worth, and slips in its proof."""
 
 import equinox as eqx
 import jax
@@ -120,3 +120,74 @@ def test_theorem_1_holds_and_its_best_step_is_no_step(world: World) -> None:
 
 def test_the_papers_constant_for_cartpole() -> None:
     assert float(paper_constant(2, 1.0, 0.9)) == pytest.approx(111_373.55, abs=0.005)
+
+
+def sum_of_the_proofs_terms(actions: int, bound: float, discount: float) -> float:
+    """What the bounds on the reward's part and on the entropy's three parts come to."""
+    rest, log_actions = 1 - discount, np.log(actions)
+    largest_log_prob = 2 * bound + (1 + discount) * log_actions  # Lemma 5, times 1 - g
+    reward = bound * actions / rest**3
+    entropy = 2 * actions / rest**2 + largest_log_prob * actions * (1 / rest**3 + discount / rest**4)
+    return reward + entropy
+
+
+@pytest.mark.parametrize(("actions", "bound", "discount"), [(2, 1.0, 0.9), (4, 0.3, 0.5), (18, 10.0, 0.99)])
+def test_the_proofs_own_terms_sum_to_less_than_the_constant_that_is_printed(actions, bound, discount) -> None:
+    ours = sum_of_the_proofs_terms(actions, bound, discount)
+    both = (3 - discount) * bound + (1 + discount) * np.log(actions)
+    assert ours == pytest.approx(2 * actions / (1 - discount) ** 2 + actions * both / (1 - discount) ** 4)
+    assert 2 / (1 - discount) < ours < float(paper_constant(actions, bound, discount))
+
+
+def test_the_sum_for_cartpole() -> None:
+    assert sum_of_the_proofs_terms(2, 1.0, 0.9) == pytest.approx(68_739.6, abs=0.05)
+
+
+def test_lemma_1_is_false_for_one_action_and_true_for_their_sum() -> None:
+    before, after = (np.exp(q) / np.exp(q).sum() for q in (np.array([0.0, 0.0]), np.array([0.0, 1.0])))
+    assert abs(after[0] - before[0]) > 0.2  # and its Q did not change
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        q, change = rng.normal(0, 3, 5), rng.normal(0, 10 ** rng.uniform(-3, 1), 5)
+        policies = [np.exp(x) / np.exp(x).sum() for x in (q, q + change)]
+        assert np.abs(policies[1] - policies[0]).sum() <= np.abs(change).max()
+
+
+@jax.jit
+def proof_quantities(world: World) -> dict[str, jax.Array]:
+    mdp, old, new, expert = world
+    policies = [exact.solve(mdp, reward) for reward in (old, new)]
+    apart = jnp.abs(jnp.exp(policies[1].log_prob) - jnp.exp(policies[0].log_prob)).sum(axis=1) / 2
+    of_old = exact.evaluate(mdp, policies[0].log_prob, new, mdp.temperature)
+    error = policies[1].value - of_old  # of each state's value, never negative
+    rho = exact.occupancy(mdp, expert)
+    return {
+        "apart": jnp.max(apart) * (1 - mdp.discount) / jnp.max(jnp.abs(new - old)),
+        "largest": jnp.max(error),
+        "started": jnp.vdot(mdp.initial, error),
+        "visited": jnp.vdot(rho.sum(axis=1), error),
+        "overstated": exact.surrogate(mdp, rho, policies[0].log_prob, new) - exact.log_likelihood(mdp, rho, new),
+    }
+
+
+def test_what_lemma_2_writes_and_what_the_proof_takes_for_one_states_error() -> None:
+    lost = 0
+    for seed in range(20):
+        q = {k: float(v) for k, v in proof_quantities(random_world(seed, (6, 3, 3), 0.9, 1.0)).items()}
+        # Lemma 2 takes e/(1-g) from Lemma 1, which gives |A| e/(2(1-g)); the half of it holds for any |A|.
+        assert q["apart"] <= 0.5
+        # The proof bounds the mean under rho_E, whose mass is 1/(1-g), by one state's bound. That can be too small by
+        # up to this factor, but Equation 5c needs the initial states only, whose mass is one.
+        assert q["visited"] <= 10 * q["largest"] * (1 + 1e-9)
+        lost += q["visited"] > 3 * q["largest"]
+        assert q["overstated"] == pytest.approx(q["started"], abs=1e-8)
+        assert q["started"] <= q["largest"]
+    assert lost == 20
+
+
+def test_the_corollary_says_that_a_sequence_which_never_moves_never_falls() -> None:
+    """At theta_old the bound is ell itself, whatever the constant, and theta_old may always be chosen."""
+    world = random_world(0, (6, 3, 3), 0.9, 1.0)
+    still = {k: float(v) for k, v in surrogate_quantities(world._replace(other=world.reward)).items()}
+    assert still["eps"] == 0.0
+    assert still["error"] + still["constant"] * still["eps"] == pytest.approx(0.0, abs=1e-8)
