@@ -1,15 +1,14 @@
-"""Write the tables of measured results in README.md and docs/*.md from results/*/results.json; none is typed.
+"""Write the tables of measured results in README.md, docs/*.md and results/*/README.md; none is typed.
 
-A table stands between `<!-- table:KIND STUDY... -->` and `<!-- /table -->`; KIND is `learning`, `compared`,
-`steadiness`, `without`, `without_layer_norm`, `changes`, `updates` or `loop`, and a STUDY a folder of results/;
-`experts packaged` is made of the cards of the packaged demonstrations. With --check nothing is written, and a table
-that its results would change is an error.
+A table stands between `<!-- table:KIND STUDY... -->` and `<!-- /table -->`; KIND is a name in KINDS, and a STUDY
+a folder of results/, of which results.json is read; `experts packaged` is made of the cards of the packaged
+demonstrations. With --check nothing is written, and a table that its results would change is an error.
 """
 
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from math import comb
 from pathlib import Path
@@ -24,23 +23,15 @@ OPENING = "<!-- table:"
 NONE = "–"
 MOST_DEALS = 10**6
 PEER = "Stable-Baselines3 SAC"
-# Headings, and what the rows are called. Names are of their time: "mu to 10" came before past steps, and rows of past
-# steps alone had mu at most 0.075.
-PARTS_LESS = {
-    "default": "piro",
-    "mu at most 0.075 (`--mu-max 0.075`)": "mu at most 0.075",
-    "the same, no past steps": "no past steps",
-    "no past steps (`--past-share 0`)": "mu to 10",
-    "nor backtracking (`--trust adaptive`)": "mu to 10, no backtracking",
-    "nor narrowing (`--narrowing 0`): Equation 11 alone": "Equation 11 alone",
-}
-NO_LAYER_NORM = {
-    "default": "piro",
-    "no LayerNorm (`--no-layer-norm`)": "past steps, mu to 10, no LayerNorm",
-    "the same, mu at most 0.075 (`--mu-max 0.075`)": "past steps, no LayerNorm",
-}
-OTHERS = ("recorded", "strong")  # demonstrations that are not the package's
 Row = dict[str, Any]
+SHOWN: dict[str, Row] = {  # the columns of `shares`, and which rows they tell
+    "PIRO": {"algorithm": "piro", "held_out": False},
+    "PIRO, other seeds": {"algorithm": "piro", "held_out": True},
+    "ML-IRL": {"algorithm": "ml-irl", "held_out": False},
+    "ML-IRL, other seeds": {"algorithm": "ml-irl", "held_out": True},
+    "BC": {"algorithm": "bc", "held_out": False},
+    "a reward of zero": {"study": "zero-reward"},
+}
 
 
 def learning(rows: list[Row]) -> str:
@@ -49,19 +40,18 @@ def learning(rows: list[Row]) -> str:
 
 
 def _learned(row: Row) -> dict[str, Any]:
-    returns = row["returns"]
-    mean = _mean(returns)
+    returns, typical = row["returns"], mean(row["returns"])
     expert, random = row["expert_return"], row["random_return"]
     return {
         "task": row["task"],
         "method": _method(row),
         "demos": row["demo_episodes"],
-        "steps": f"{row.get('trained_steps', row['steps']):,}",  # a run may have been cut
+        "steps": f"{row['steps']:,}",
         "seeds": len(returns),
-        "mean return": f"{mean:,.0f}",
+        "mean return": f"{typical:,.0f}",
         "worst to best": f"{min(returns):,.0f} to {max(returns):,.0f}",
         "expert": NONE if expert is None else f"{expert:,.0f}",
-        "score": NONE if expert is None else f"{(mean - random) / (expert - random):.2f}",
+        "score": NONE if expert is None else f"{(typical - random) / (expert - random):.2f}",
         "minutes": f"{row['wall_seconds'] / 60:.1f}",
     }
 
@@ -72,20 +62,21 @@ def compared(rows: list[Row]) -> str:
 
 
 def _compared(row: Row) -> dict[str, Any]:
-    middle, shown = float(iqm(np.asarray(row["returns"]))), row["expert_return"]
-    falls = [fall for fall in row["drawdown"] if fall is not None]  # a method of one evaluation has none
+    typical, shown = middle(row["returns"]), row["expert_return"]
+    fallen = [fall for fall in row["drawdown"] if fall is not None]  # a method of one evaluation has none
     reached = [step for step in row["steps_to_90"] if step is not None]
     never = len(row["steps_to_90"]) - len(reached)
-    soon = [f"{_mean(reached):,.0f}"] if reached else []
+    soon = [f"{mean(reached):,.0f}"] if reached else []
     return {
         "task": row["task"],
         "method": _method(row),
         "steps": f"{row['steps']:,}",
+        "seeds": seeds_of(row),
         "each seed": _each(row["returns"]),
-        "inter-quartile mean": f"{middle:,.0f}",
+        "inter-quartile mean": f"{typical:,.0f}",
         "demonstration": NONE if shown is None else f"{shown:,.0f}",
-        "share of it": NONE if shown is None else f"{middle / shown:.2f}",
-        "mean largest drawdown": f"{_mean(falls):,.0f}" if falls else NONE,
+        "share of it": NONE if shown is None else f"{typical / shown:.2f}",
+        "mean largest drawdown": f"{mean(fallen):,.0f}" if fallen else NONE,
         "steps to 90 %, mean": ", ".join(soon + [f"{never} never"] * (never > 0)),
         "minutes": f"{row['wall_seconds'] / 60:.1f}",
     }
@@ -98,62 +89,105 @@ def _row_by_row(rows: list[Row], told: Callable[[Row], dict[str, Any]]) -> str:
 
 
 def steadiness(rows: list[Row]) -> str:
-    """Each seed's largest drawdown, PIRO's beside ML-IRL's, and how likely chance alone makes means so different.
-
-    Rows of the same task and method are one: further seeds may be a study of their own.
-    """
-    falls: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        if "variant" not in row:
-            falls.setdefault((row["task"], row["algorithm"]), []).extend(row["drawdown"])
+    """Each seed's largest drawdown, PIRO's beside ML-IRL's, and how likely chance alone makes means so different."""
     lines = []
     for task in sorted({row["task"] for row in rows}):
-        ours, theirs = falls[task, "piro"], falls[task, "ml-irl"]
-        ratio = _mean(ours) / _mean(theirs)
+        ours, theirs = (falls(rows, task, method) for method in ("piro", "ml-irl"))
+        ratio = mean(ours) / mean(theirs)
         lines.append((task, _each(ours), _each(theirs), f"{ratio:.2f}", _p(ours, theirs)))
     return _table(("task", "piro, each seed", "ml-irl, each seed", "ratio of the means", "p"), lines)
 
 
-def without(rows: list[Row]) -> str:
-    """PIRO with a ceiling for mu, and with ever less of what we added to its reward step."""
-    return _beside_default(rows, PARTS_LESS)
+def falls(rows: list[Row], task: str, method: str) -> list[float]:
+    """The largest drawdown of every seed with the default, in whichever row it stands."""
+    default = [row for row in rows if (row["task"], row["algorithm"]) == (task, method) and "variant" not in row]
+    return [fall for row in default for fall in row["drawdown"]]
 
 
-def without_layer_norm(rows: list[Row]) -> str:
-    """PIRO with critics that do not normalise their layers."""
-    return _beside_default(rows, NO_LAYER_NORM)
+def shares(rows: list[Row]) -> str:
+    """How much of its demonstration's return each method reaches on each task, beside the controls."""
+    columns: dict[str, list[str]] = {
+        name: [] for name in ("task", "steps", "demonstration", *SHOWN, "random actions")
+    }
+    for task in sorted({row["task"] for row in rows if row["study"] == "paper-mujoco"}):
+        default = [row for row in rows if row["task"] == task and "variant" not in row]
+        columns["task"].append(task)
+        columns["steps"].append(f"{max(row['steps'] for row in default):,}")
+        columns["demonstration"].append(f"{default[0]['expert_return']:,.0f}")
+        for name, wanted in SHOWN.items():
+            found = [row for row in default if all(row.get(key) == value for key, value in wanted.items())]
+            columns[name].append(f"{share(found[0]):.2f}" if found else NONE)
+        columns["random actions"].append(f"{default[0]['random_return'] / default[0]['expert_return']:.2f}")
+    return _table(columns, zip(*columns.values(), strict=True))
 
 
-def _beside_default(rows: list[Row], columns: dict[str, str]) -> str:
-    """Rows of the default beside those with less: drawdown, share, what chance would do, lost seeds.
+def share(row: Row) -> float:
+    """The inter-quartile mean of the last policies as a share of the demonstration's return."""
+    return middle(row["returns"]) / float(row["expert_return"])
 
-    Of rows with the same name the first counts: name the study of the default before that of the variants. Tasks on
-    which ML-IRL did not run are left out. Rows from demonstrations of others are called like the rest with those
-    added, the default's by them alone.
-    """
-    known: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        known.setdefault((row["task"], change(row)), row)
-    default_name, *variants = columns.values()
+
+def controls(rows: list[Row]) -> str:
+    """What a reward of zero gets, beside PIRO in the same setting, BC and the demonstration."""
     lines = []
-    for demos in ("", *OTHERS):
-        names = [demos or default_name, *(_joined(name, demos) for name in variants)]
-        varied = {task for task, name in known if name in names[1:] and (task, "ml-irl") in known}
-        for task in sorted(varied):
-            half = NONE if demos else f"{_mean(known[task, 'ml-irl']['drawdown']) / 2:,.0f}"
-            cells = [_held(known.get((task, name)), known[task, names[0]]) for name in names]
-            lines.append((_joined(task, demos), *cells, half))
-    return _table(("", *columns, "half of ML-IRL's"), lines)
+    for row in (row for row in rows if row["study"] == "zero-reward"):
+        beside = [_alike(rows, row, method) for method in ("piro", "bc")]
+        cells = [NONE if other is None else f"{middle(other['returns']):,.0f}" for other in beside]
+        lines.append((_joined(row["task"], row.get("variant")), _each(row["returns"]), *cells, _shown(row)))
+    return _table(("task", "a reward of zero, each seed", "PIRO", "BC", "demonstration"), lines)
 
 
-def _held(row: Row | None, default: Row) -> str:
-    if row is None:
-        return NONE
-    told = [f"{_mean(row['drawdown']):,.0f} ({float(iqm(np.asarray(row['returns']))) / row['expert_return']:.2f})"]
-    if row is not default:
-        told.append(f"p {_p(row['drawdown'], default['drawdown'])}")
-    lost = sum(value < row["expert_return"] / 2 for value in row["returns"])
-    return ", ".join(told + [f"{lost} lost"] * (lost > 0))
+def _alike(rows: list[Row], zero: Row, method: str) -> Row | None:
+    """The first row of a method in the setting of a reward of zero; BC has no other settings."""
+    for row in rows:
+        same = row["study"] != "zero-reward" and (row["task"], row["algorithm"]) == (zero["task"], method)
+        if same and row["demos"] == zero["demos"] and (method == "bc" or _setting(row) == _setting(zero)):
+            return row
+    return None
+
+
+def _setting(row: Row) -> dict[str, Any]:
+    """What a reward of zero and a learned one have in common, as far as all rows tell it."""
+    asked = (
+        row["settings"]["solver"]
+        | row["settings"]["plan"]
+        | {"termination": row["settings"]["control"]["termination"]}
+    )
+    return {name: value for name, value in asked.items() if name != "past_share"} | {"steps": row["steps"]}
+
+
+def constants(rows: list[Row]) -> str:
+    """CartPole with the theoretical constant and with the adaptive one: what the paper prints, and every seed."""
+    lines = []
+    for row in rows:
+        told = [f"{mean(row[name]):,.1f}" if name in row else NONE for name in ("discounted_return", "kl", "last_kl")]
+        moved = f"{row['largest_drift']:.2g}" if row.get("largest_drift") is not None else NONE
+        lines.append((_method(row), _each(row["returns"]), f"{mean(row['returns']):.1f}", *told, moved))
+    header = (
+        "",
+        "return, each seed",
+        "mean return",
+        "discounted return",
+        "KL",
+        "last KL",
+        "largest drift of an update",
+    )
+    return _table(header, lines) + _devices(rows)
+
+
+def recovered(rows: list[Row]) -> str:
+    """How well rewards of the exact world agree with the true one, from exact occupancies and from episodes."""
+    lines = []
+    for row in rows:
+        shown = "exact occupancy" if row["demo_episodes"] is None else f"{row['demo_episodes']} episodes"
+        asked, found = row["settings"], row["reward_correlation"]
+        step = asked["algorithm_config"].get("reward_step", NONE)
+        reward = {"mlp": "network"}.get(asked["exact"]["reward"], asked["exact"]["reward"])
+        agreement = f"{mean(found):.3f}", f"{min(found):.3f} to {max(found):.3f}"
+        likelihood = f"{mean(row['ell']):.2f} ({row['ell_expert']:.2f})"
+        returned = f"{mean(row['returns']):.2f} ({row['expert_return']:.2f})"
+        lines.append((row["algorithm"], shown, reward, step, *agreement, likelihood, returned))
+    header = ("method", "demonstrations", "reward", "reward step", "correlation, mean", "lowest to highest seed")
+    return _table((*header, "log-likelihood (true reward's)", "return (expert's)"), lines)
 
 
 def _p(one: list[float], other: list[float]) -> str:
@@ -173,13 +207,13 @@ def chance(one: list[float], other: list[float]) -> float:
         shuffled = np.random.default_rng(0).permuted(np.tile(seeds, (200_000, 1)), axis=1)
         dealt = shuffled[:, : len(one)].mean(axis=1)
     apart = np.abs(dealt - seeds.mean())  # the other group's mean lies as far on the other side, times a constant
-    return float((apart > abs(_mean(one) - seeds.mean()) * (1 - 1e-9)).mean())
+    return float((apart > abs(mean(one) - seeds.mean()) * (1 - 1e-9)).mean())
 
 
 def changes(rows: list[Row]) -> str:
     """What one change does: every seed's last policy and the mean largest drawdown, a column for each task."""
     tasks = {row["task"]: row["expert_return"] for row in rows}
-    cells = {(change(row), row["task"]): f"{_each(row['returns'])} ({_mean(row['drawdown']):,.0f})" for row in rows}
+    cells = {(change(row), row["task"]): f"{_each(row['returns'])} ({mean(row['drawdown']):,.0f})" for row in rows}
     lines = [
         [name, *(cells.get((name, task), NONE) for task in tasks)] for name in in_order(name for name, _ in cells)
     ]
@@ -201,11 +235,26 @@ def in_order(changes: Iterable[str]) -> list[str]:
     return sorted(set(changes), key=place)
 
 
+def middle(values: Sequence[float]) -> float:
+    """The inter-quartile mean."""
+    return float(iqm(np.asarray(values)))
+
+
+def seeds_of(row: Row) -> str:
+    """First and last of a row's seeds, which follow each other."""
+    return f"{min(row['seeds'])} to {max(row['seeds'])}"
+
+
+def _shown(row: Row) -> str:
+    return NONE if row["expert_return"] is None else f"{row['expert_return']:,.0f}"
+
+
 def _each(values: list[float]) -> str:
     return " ".join(f"{value:,.0f}" for value in values)
 
 
-def _mean(values: list[float]) -> float:
+def mean(values: Sequence[float]) -> float:
+    """Of the values."""
     return sum(values) / len(values)
 
 
@@ -301,8 +350,10 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
     "compared": compared,
     "steadiness": steadiness,
-    "without": without,
-    "without_layer_norm": without_layer_norm,
+    "shares": shares,
+    "controls": controls,
+    "constants": constants,
+    "recovered": recovered,
     "changes": changes,
     "updates": updates,
     "loop": loop,
@@ -315,7 +366,7 @@ def rows_of(study: str, root: Path) -> list[Row]:
     if study == "packaged":
         return [json.loads(card.read_text()) for card in sorted(root.glob("src/trustirl/demos/packaged/*.json"))]
     rows: list[Row] = json.loads((root / "results" / study / "results.json").read_text())
-    return rows
+    return [row | {"study": study} for row in rows]
 
 
 def regenerate(text: str, root: Path) -> str:
@@ -340,12 +391,13 @@ def main() -> None:
     parser.add_argument("--root", type=Path, default=Path(__file__).parent.parent, help="of the repository")
     arguments = parser.parse_args()
     stale = []
-    for path in (arguments.root / "README.md", *sorted((arguments.root / "docs").glob("*.md"))):
+    root: Path = arguments.root
+    for path in (root / "README.md", *sorted(root.glob("docs/*.md")), *sorted(root.glob("results/*/README.md"))):
         old = path.read_text()
-        new = regenerate(old, arguments.root)
+        new = regenerate(old, root)
         if new == old:
             continue
-        stale.append(str(path.relative_to(arguments.root)))
+        stale.append(str(path.relative_to(root)))
         if not arguments.check:
             path.write_text(new)
     if stale:

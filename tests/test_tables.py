@@ -1,6 +1,5 @@
-"""The tables in README and docs say what the measured results say."""
+"""The tables in README, docs and results say what the measured results say."""
 
-import gzip
 import json
 import runpy
 import shutil
@@ -13,7 +12,7 @@ import pytest
 from PIL import Image
 
 ROOT = Path(__file__).parent.parent
-STUDY = "results/control-first/results.json"
+STUDY = "results/control/results.json"
 
 
 def tables(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -25,7 +24,7 @@ def tables(*arguments: object) -> subprocess.CompletedProcess[str]:
 def copy(tmp_path):
     """A repository with one table."""
     (tmp_path / "docs").mkdir()
-    (tmp_path / "README.md").write_text("before\n<!-- table:learning control-first -->\n<!-- /table -->\nafter\n")
+    (tmp_path / "README.md").write_text("before\n<!-- table:learning control -->\n<!-- /table -->\nafter\n")
     (tmp_path / STUDY).parent.mkdir(parents=True)
     shutil.copy(ROOT / STUDY, tmp_path / STUDY)
     return tmp_path
@@ -58,7 +57,7 @@ def test_a_comparison_shows_every_seed_and_who_never_came_near(copy):
     told = {"returns": [0.0, 90.0, 100.0, 110.0, 900.0], "drawdown": [10.0, 20.0, 30.0, 40.0, 50.0]}
     rows[0] |= told | {"steps_to_90": [None, 1000, 3000, 2000, 2000], "expert_return": 200.0, "variant": "odd"}
     (copy / STUDY).write_text(json.dumps(rows))
-    (copy / "README.md").write_text("<!-- table:compared control-first -->\n<!-- /table -->\n")
+    (copy / "README.md").write_text("<!-- table:compared control -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
     text = (copy / "README.md").read_text()
     assert ", odd | " in text
@@ -71,7 +70,7 @@ def test_changes_stand_beside_the_default_in_the_order_of_their_values(copy):
     rows = [row | {"variant": name, "returns": seen, "drawdown": seen} for name, seen in told.items()]
     rows.append({key: value for key, value in rows[0].items() if key != "variant"} | {"task": "There-v1"})
     (copy / STUDY).write_text(json.dumps(rows))
-    (copy / "README.md").write_text("<!-- table:changes control-first -->\n<!-- /table -->\n")
+    (copy / "README.md").write_text("<!-- table:changes control -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
     lines = (copy / "README.md").read_text().splitlines()
     assert lines[1] == "|  | Here-v1 (200) | There-v1 (200) |"
@@ -93,7 +92,7 @@ def test_drawdowns_stand_beside_those_of_ml_irl_with_what_chance_would_do(copy):
     further.parent.mkdir()
     (copy / STUDY).write_text(json.dumps([row | {"drawdown": [1.0, 2.0]}, ignored, other]))
     further.write_text(json.dumps([row | {"drawdown": [3.0]}]))  # more seeds of the same
-    (copy / "README.md").write_text("<!-- table:steadiness control-first further -->\n<!-- /table -->\n")
+    (copy / "README.md").write_text("<!-- table:steadiness control further -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
     # Two of the 20 ways to deal six seeds into two groups of three lie as far apart: this one and its mirror image.
     assert "| Here-v1 | 1 2 3 | 10 20 30 | 0.10 | 0.10 |" in (copy / "README.md").read_text()
@@ -111,62 +110,51 @@ def test_chance_of_many_seeds_is_sampled_and_agrees_with_all_deals(monkeypatch):
     assert chance([0.0] * 30, [1.0] * 30) < 1e-4
 
 
-def test_variants_with_parts_less_stand_beside_the_default_of_another_study(copy):
-    row = {"task": "Here-v1", "expert_return": 100.0, "returns": [90.0, 100.0, 110.0]}
-    default = row | {"algorithm": "piro", "drawdown": [1.0, 2.0, 3.0]}
-    other = row | {"algorithm": "ml-irl", "drawdown": [4.0, 4.0, 4.0]}
-    variant = default | {"variant": "mu to 10", "drawdown": [10.0, 20.0, 30.0], "returns": [-5.0, 90.0, 95.0]}
-    elsewhere = default | {"task": "There-v1"}
-    study = copy / "results" / "variants" / "results.json"
-    study.parent.mkdir()
-    (copy / STUDY).write_text(json.dumps([default, other, elsewhere]))
-    recorded = [row | {"variant": name} for row, name in ((default, "recorded"), (variant, "mu to 10, recorded"))]
-    alone = variant | {"task": "Alone-v1"}  # without a row of ML-IRL
-    study.write_text(json.dumps([variant, default | {"drawdown": [99.0] * 3}, *recorded, alone]))  # an older default
-    (copy / "README.md").write_text("<!-- table:without control-first variants -->\n<!-- /table -->\n")
+def test_shares_stand_beside_the_controls_and_those_of_other_seeds(copy):
+    row = {"task": "Here-v1", "expert_return": 100.0, "random_return": 5.0, "steps": 10}
+    seen = row | {"algorithm": "piro", "held_out": False, "returns": [90.0, 100.0, 110.0]}
+    unseen = seen | {"held_out": True, "returns": [40.0] * 3}
+    longer = seen | {"variant": "longer", "returns": [500.0] * 3}
+    zero = row | {"algorithm": "piro", "returns": [30.0]}
+    for name, rows in (("paper-mujoco", [seen, unseen, longer]), ("zero-reward", [zero])):
+        (copy / "results" / name).mkdir()
+        (copy / "results" / name / "results.json").write_text(json.dumps(rows))
+    (copy / "README.md").write_text("<!-- table:shares paper-mujoco zero-reward -->\n<!-- /table -->\n")
     assert tables("--root", copy).returncode == 0
-    lines = (copy / "README.md").read_text().splitlines()
-    assert lines[3] == "| Here-v1 | 2 (1.00) | – | – | 20 (0.60), p 0.10, 1 lost | – | – | 2 |"
-    assert lines[4] == "| Here-v1, recorded | 2 (1.00) | – | – | 20 (0.60), p 0.10, 1 lost | – | – | – |"
-    assert len(lines) == 6  # nobody tried a variant there
+    assert "| Here-v1 | 10 | 100 | 1.00 | 0.40 | – | – | – | 0.30 | 0.05 |" in (copy / "README.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "text", ["<!-- table:learning control-first -->\n", "<!-- table:other x -->\n<!-- /table -->"]
-)
+def test_a_reward_of_zero_stands_beside_the_same_setting_only(copy):
+    settings = {"solver": {"temperature": 0.1}, "plan": {}, "control": {"termination": "T2"}}
+    zero = {"task": "Here-v1", "algorithm": "piro", "demos": "a", "steps": 9, "settings": settings}
+    zero |= {"returns": [1.0, 2.0], "expert_return": 20.0}
+    other = zero | {"returns": [7.0], "settings": settings | {"solver": {"temperature": 0.2}}}
+    same, cloned = zero | {"returns": [10.0]}, zero | {"algorithm": "bc", "returns": [5.0], "settings": {}}
+    others = {"zero-reward": [zero], "other": [other, same, cloned, cloned | {"demos": "b"}]}
+    for name, rows in others.items():
+        (copy / "results" / name).mkdir()
+        (copy / "results" / name / "results.json").write_text(json.dumps(rows))
+    (copy / "README.md").write_text("<!-- table:controls zero-reward other -->\n<!-- /table -->\n")
+    assert tables("--root", copy).returncode == 0
+    assert "| Here-v1 | 1 2 | 10 | 5 | 20 |" in (copy / "README.md").read_text()
+
+
+@pytest.mark.parametrize("text", ["<!-- table:learning control -->\n", "<!-- table:other x -->\n<!-- /table -->"])
 def test_a_broken_marker_is_an_error(copy, text):
     (copy / "README.md").write_text(text)
     assert tables("--root", copy, "--check").returncode != 0
 
 
-@pytest.mark.parametrize("name", ["paper-mujoco", "half-the-steps", "more-seeds", "held-out"])
-def test_curves_and_rows_tell_the_same(name):
-    study = ROOT / "results" / name
-    evaluations = runpy.run_path(str(ROOT / "benchmarks" / "curves.py"))["evaluations"]
-    rows = [row for row in json.loads((study / "results.json").read_text()) if "variant" not in row]
+@pytest.mark.parametrize("study", sorted(ROOT.glob("results/*/curves.csv.gz")), ids=lambda file: file.parent.name)
+def test_curves_and_rows_tell_the_same(study):
+    scripts = runpy.run_path(str(ROOT / "benchmarks" / "study.py"))
+    rows, lines = (scripts[name](study.parent) for name in ("rows_of", "curves_of"))
+    assert sum(scripts["belongs"](line, row) for line in lines for row in rows) == len(lines)  # each once
     for row in rows:
-        _, returns = evaluations(study / f"{row['task']}-{row['algorithm']}-packaged.csv.gz")
+        _, returns = scripts["evaluations"](lines, row)
         np.testing.assert_allclose(returns[:, -1], row["returns"], atol=0.051)
         falls = (np.maximum.accumulate(returns, axis=1) - returns).max(axis=1)
         np.testing.assert_allclose(falls, row["drawdown"], atol=0.11)
-    assert {row["task"] for row in rows if row["algorithm"] == "piro"} == {row["task"] for row in rows}
-
-
-def test_falls_of_a_second_half_are_measured_from_the_best_evaluation_of_the_whole_run(tmp_path):
-    def curves(name, *seeds):
-        lines = [f"{seed},{step},{value}" for seed, run in enumerate(seeds) for step, value in enumerate(run)]
-        with gzip.open(tmp_path / name, "wt") as file:
-            file.write("\n".join(["seed,env_steps,return_mean", *lines]))
-        return tmp_path / name
-
-    ours = curves("ours.csv.gz", [5, 1, 3, 5, 6], [1, 2, 3, 4, 5])  # an early fall of 4, of which 2 are left at half
-    theirs = curves("theirs.csv.gz", [1, 2, 9, 0, 9], [1, 2, 9, 1, 9])
-    command = [sys.executable, ROOT / "benchmarks" / "falls.py", ours, "--against", theirs]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    assert lines[0] == "whole run: 2 in the mean: 4 0"
-    assert lines[1] == "whole run: against 8 in the mean: 9 8"
-    assert lines[2] == "whole run: p 0.3333"  # two of the six ways to deal four seeds: this one and its mirror image
-    assert lines[3] == "second half: 1 in the mean: 2 0"
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,25 @@ def test_joined_folders_are_one_row_with_all_seeds_in_order(tmp_path: Path) -> N
     (row,) = json.loads((tmp_path / "study/results.json").read_text())
     ends = [value for folder in folders for value in read_run(folder).summary.returns]
     assert row["returns"] == pytest.approx(ends, abs=0.05)
-    with gzip.open(tmp_path / "study/Hopper-v4-piro-from-3.csv.gz", "rt") as file:
+    with gzip.open(tmp_path / "study/curves.csv.gz", "rt") as file:
         seeds = [int(line["seed"]) for line in csv.DictReader(file)]
-    assert list(dict.fromkeys(seeds)) == [3, 4, 0, 1]
+    assert list(dict.fromkeys(seeds)) == row["seeds"] == [3, 4, 0, 1]
+
+
+def test_another_setting_needs_a_name_and_other_seeds_are_another_row(tmp_path: Path) -> None:
+    study, one = tmp_path / "study", write_control_run(tmp_path / "one", seeds=2)
+    later = write_control_run(tmp_path / "later", seeds=2, first_seed=5)
+    changed = write_control_run(tmp_path / "changed", seeds=2, settings={"lr": 1e-3})
+    assert add(study, str(one), str(later), f"quick={changed}").returncode == 0
+    rows = json.loads((study / "results.json").read_text())
+    assert [(row.get("variant"), row["seeds"]) for row in rows] == [(None, [0, 1]), (None, [5, 6]), ("quick", [0, 1])]
+    before = (study / "curves.csv.gz").read_bytes()
+    assert add(study, str(one)).returncode == 0  # in the place of the same row
+    assert (study / "curves.csv.gz").read_bytes() == before
+
+    refused = add(tmp_path / "new", str(one), str(changed))
+    assert refused.returncode != 0
+    assert "asks another question than the row of its name and seeds" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def result_row(folders: Sequence[Path]) -> Row:
     env_steps = {name: sum(run.summary.env_steps[name] for run in runs) for name in summary.env_steps}
     seconds = sum(run.summary.wall_seconds for run in runs)
     updates = sum(run.summary.updates_per_second * run.summary.wall_seconds for run in runs)
-    return {
+    row = {
         "algorithm": first.algorithm,
         "task": first.task,
         "demos": manifest["demo_hash"] if isinstance(first, ExactRun) else f"sha256 {manifest['demo_hash']}",
@@ -39,6 +39,10 @@ def result_row(folders: Sequence[Path]) -> Row:
         "command": manifest["command"],
         "settings": {name: config[name] for name in GROUPS if name in config},
     }
+    exact = [run.summary for run in runs if isinstance(run, ExactRun)]
+    for name in ("reward_correlation", "ell") if exact else ():
+        row[name] = [_known(value) for summary in exact for value in getattr(summary, name)]
+    return row | ({"ell_expert": exact[0].ell_expert} if exact else {})
 
 
 def _known(value: float) -> float | None:

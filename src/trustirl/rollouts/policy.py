@@ -56,7 +56,7 @@ class HostPolicy:
     def mode(self, obs: Float[np.ndarray, "*batch obs"]) -> Num[np.ndarray, "..."]:
         """The likeliest of finitely many actions, or tanh(mean)."""
         if self._design.discrete:
-            return _choice(self.logits(obs))
+            return _choice(self._logits(obs))
         return np.tanh(self._gaussian(obs)[0])
 
     def act(
@@ -64,7 +64,7 @@ class HostPolicy:
     ) -> Num[np.ndarray, "..."]:
         """The action that the noise picks."""
         if self._design.discrete:
-            return _choice(self.logits(obs) + noise)
+            return _choice(self._logits(obs) + noise)
         mean, log_std = self._gaussian(obs)
         return np.tanh(mean + np.exp(log_std) * noise)
 
@@ -74,16 +74,15 @@ class HostPolicy:
             return random.gumbel(size=(count, self._outputs)).astype(np.float32)
         return random.standard_normal((count, self._outputs // 2), np.float32)
 
-    def logits(self, obs: Float[np.ndarray, "*batch obs"]) -> Float[np.ndarray, "*batch actions"]:
-        """Of finitely many actions; their softmax is the policy."""
-        inputs = self._standardised(obs)
-        smallest = np.minimum.reduce([network(inputs) for network in self._networks])
-        return smallest / np.float32(self._design.temperature)
-
     def _gaussian(self, obs: Float[np.ndarray, "*batch obs"]) -> tuple[np.ndarray, np.ndarray]:
         outputs = self._networks[0](self._standardised(obs))
         actions = self._outputs // 2
         return outputs[..., :actions], _clip(outputs[..., actions:], self._log_std_low, self._log_std_high)
+
+    def _logits(self, obs: Float[np.ndarray, "*batch obs"]) -> Float[np.ndarray, "*batch actions"]:
+        inputs = self._standardised(obs)
+        smallest = np.minimum.reduce([network(inputs) for network in self._networks])
+        return smallest / np.float32(self._design.temperature)
 
     def _standardised(self, obs: Float[np.ndarray, "*batch obs"]) -> Float[np.ndarray, "*batch obs"]:
         return _clip((obs - self._mean) / self._deviation, self._obs_low, self._obs_high)

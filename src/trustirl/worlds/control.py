@@ -40,7 +40,7 @@ from trustirl.tasks.control import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, replay_bytes
 
-# What a policy needs that follows a moving reward (results/control-variants): a low temperature, or the reward must
+# What a policy needs that follows a moving reward (docs/results.md): a low temperature, or the reward must
 # grow for long before it counts; LayerNorm and a quick target critic, or the values lag; a slower actor, or it runs
 # after what the critic only guesses, and a cap on values, or they run away; an average over the latest iterations, or
 # the last policy is a throw of the dice. Demonstrated steps in every minibatch, or it must find by itself what the
