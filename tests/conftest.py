@@ -1,13 +1,11 @@
 """Test set-up: float64 for the exact world, reproducible examples, how many of them by TRUSTIRL_EXAMPLES."""
 
 import atexit
-import gc
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 # Tests compile the same small programs many times; what one has compiled, the others (and the processes they start)
@@ -22,6 +20,8 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
+
+from trustirl.core.compiling import forget_old_programs
 
 jax.config.update("jax_enable_x64", True)
 
@@ -74,12 +74,9 @@ def _compile_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget_programs() -> Iterator[None]:
-    """Linux lets a process have 65,530 mappings, compiled programs take several each, and XLA crashes on the last."""
+    """Tests compile much that no run does."""
     yield
-    mapped = Path("/proc/self/maps")
-    if mapped.exists() and mapped.read_bytes().count(b"\n") > 15_000:
-        jax.clear_caches()
-        gc.collect()
+    forget_old_programs()
 
 
 @pytest.fixture

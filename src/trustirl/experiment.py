@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.checks import counts, of_kind
-from trustirl.core.compiling import kept_programs
+from trustirl.core.compiling import forget_old_programs, kept_programs
 from trustirl.core.errors import InputError, Interrupted, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
 from trustirl.core.precision import double_precision
@@ -189,7 +189,7 @@ def train_expert(
     )
     with folder.held():
         folder.check_free(overwrite)  # nobody was here meanwhile
-        job = expert_job(experiment, task)
+        job = _job(experiment, task)
         _begin(experiment, job, folder)
         return _run(experiment, job, folder)
 
@@ -314,6 +314,7 @@ def _begin(experiment: Experiment, job: Job, folder: RunFolder, demos: Demos | N
 
 
 def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
+    forget_old_programs()
     if experiment.algorithm == EXPERT:
         return expert_job(experiment, task)
     if experiment.algorithm in offline.OFFLINE:

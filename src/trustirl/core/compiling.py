@@ -1,5 +1,6 @@
 """How XLA compiles the work that takes the time, and where its programs are kept."""
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +19,9 @@ Returned = TypeVar("Returned")
 # seed two x86 cores make half as many SAC updates again, two ARM cores a tenth; with several, whose products are
 # batches, small networks lose up to two fifths on x86.
 OWN_PRODUCTS = {"xla_cpu_experimental_ynn_fusion_type": ""}
+
+MAPS = Path("/proc/self/maps")
+MANY_MAPPINGS = 10_000
 
 PLACE = "jax_compilation_cache_dir"
 # Programs of any size and however quickly they were compiled; XLA's own cache would make their names depend on where
@@ -71,6 +75,22 @@ def kept_programs(folder: Path) -> Iterator[None]:
         yield
     finally:
         _configure(before)
+
+
+def forget_old_programs() -> None:
+    """Drop what JAX has compiled in this process, once earlier runs have left much of it.
+
+    Every run compiles programs of its own, which JAX keeps for the life of the process: some 2,000 memory mappings
+    and 90 MB each. Linux allows a process 65,530 mappings, and XLA crashes on the next. Whatever is still needed
+    compiles again.
+    """
+    try:
+        mapped = MAPS.read_bytes().count(b"\n")
+    except OSError:  # another system: better compile again than crash
+        mapped = MANY_MAPPINGS
+    if mapped >= MANY_MAPPINGS:
+        jax.clear_caches()
+        gc.collect()
 
 
 def _compiles_by_the_clock() -> bool:
