@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.bench.small import LONG, TWO, started, suite, table, trustirl
-from trustirl.bench import storage
+from trustirl.bench import storage, work
 from trustirl.bench.on_ray import resources
 from trustirl.bench.storage import at_hand, fetch, file_system, store_run
+from trustirl.core.errors import InputError
 from trustirl.irl.store import FORMAT_VERSION, Pointer, RunFolder, Saved
 
 PIRO = "runs/gridworld-piro"
@@ -201,3 +202,45 @@ def test_a_run_behind_a_url_is_restored_and_mirrored(tmp_path: Path) -> None:
         (again / "summary.json").write_text("{}")
     assert system.exists(f"{root}/runs/one/summary.json")
     assert system.cat(f"{root}/logs/one.log") == b"said"
+
+
+@pytest.mark.parametrize("name", ["a/../../../escaped", "../escaped", "..", "a\0b"])
+def test_an_object_is_copied_into_its_folder_only(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    system, root = file_system("memory://hostile")
+    system.pipe_file(f"{root}/good", b"good")
+    system.store[f"{root}/{name}"] = system.store[f"{root}/good"]
+    try:
+        with pytest.raises(InputError, match="remove that object"):
+            fetch("memory://hostile", tmp_path / "a" / "b" / "c")
+    finally:
+        system.store.clear()
+    assert not [file for file in tmp_path.rglob("*") if "escaped" in file.name]
+
+
+@pytest.mark.parametrize("name", ["../../secret.txt", "/SECRET", "..", ""])
+@pytest.mark.parametrize("kind", ["checkpoints", "replay"])
+def test_only_checkpoints_are_copied_to_a_url(kind: str, name: str, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    secret, run = tmp_path / "secret.txt", tmp_path / "run"
+    secret.write_text("secret")
+    checkpoint(run, 1, ["a"])
+    shard = {"file": "a", "sha256": "", "start": 0, "stop": 1}
+    told = json.loads((run / "checkpoints" / "latest.json").read_text()) | {"replay": [shard]}
+    told[kind][0]["file"] = name.replace("/SECRET", str(secret))
+    (run / "checkpoints" / "latest.json").write_text(json.dumps(told))
+    system, _ = file_system("memory://outwards")
+    with pytest.raises(InputError, match=r"latest\.json"):
+        store_run(run, "memory://outwards/runs/one")
+    assert not [path for path in system.find("/outwards") if b"secret" in system.cat(path)]
+
+
+def test_a_job_behind_a_url_that_cannot_be_copied_is_a_job_that_failed(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    system, root = file_system("memory://trouble")
+    system.pipe_file(f"{root}/good", b"good")
+    system.store[f"{root}/runs/one/../escaped"] = system.store[f"{root}/good"]
+    try:
+        assert "remove that object" in work.perform("memory://trouble", "runs/one", ["no-command"])
+    finally:
+        system.store.clear()

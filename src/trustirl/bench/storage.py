@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trustirl.core.errors import InputError
-from trustirl.core.files import parse_json
+from trustirl.core.files import parse_json, read_bytes
 from trustirl.irl.store import Pointer
 
 POINTER = "checkpoints/latest.json"
@@ -69,6 +69,8 @@ def fetch(url: str, folder: Path, without: str | None = None) -> None:
         return
     for path in system.find(root):
         name = str(path).removeprefix(root).lstrip("/")
+        if not _is_inside(name):
+            raise InputError(f"{url} holds {name!r}, which is no name of a file in a folder; remove that object.")
         if without is None or without not in Path(name).parts:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             system.get_file(path, str(folder / name))
@@ -120,7 +122,13 @@ def store_run(folder: Path, url: str) -> bool:
 
 def _pointer(folder: Path) -> bytes:
     file = folder / POINTER
-    return file.read_bytes() if file.exists() else b""
+    return read_bytes(file) if file.exists() else b""
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a relative name stays in its folder, wherever it is copied to."""
+    path = Path(name)
+    return bool(path.parts) and not path.anchor and ".." not in path.parts and "\0" not in name
 
 
 def _put(system: Any, file: Path, path: str) -> None:

@@ -5,13 +5,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from trustirl.bench.storage import at_hand
+from trustirl.core.errors import InputError, TrustIRLError
+from trustirl.core.files import MOST_ARRAYS, open_file
 from trustirl.irl.store import RunFolder
 
 State = Literal["finished", "unfinished", "new"]
+LAST_WORDS = 2**16  # bytes at the end of a log in which its last line is looked for
 LOOK_EVERY = 0.5  # seconds between two looks at a running process
 
 
@@ -36,6 +40,11 @@ def state_of(run: Path) -> State:
     return "unfinished" if RunFolder(run).has_checkpoint() else "new"
 
 
+def is_done(run: Path) -> bool:
+    """Whether nothing is left to do: a process may have ended before it had drawn the page of a finished run."""
+    return state_of(run) == "finished" and (run / "report.html").exists()
+
+
 def perform(
     out: str,
     run: str,
@@ -44,23 +53,43 @@ def perform(
     stop: threading.Event | None = None,
 ) -> str:
     """Make a run in a process of its own, from its checkpoint if there is one; returns why it failed, or nothing."""
+    try:
+        return _performed(out, run, arguments, environment or {}, stop)
+    except TrustIRLError as error:
+        return str(error)
+    except OSError as error:
+        return f"{error.filename or run}: {error.strerror or error}"
+
+
+def _performed(
+    out: str, run: str, arguments: Sequence[str], environment: Mapping[str, str], stop: threading.Event | None
+) -> str:
     with at_hand(out, run) as (folder, log, mirror):
-        state = state_of(folder)
-        if state == "finished":
+        if is_done(folder):
             return ""
         begin = [*arguments, "--out", str(folder), "--overwrite"]
-        command = ["resume", str(folder)] if state == "unfinished" else begin
-        with log.open("wb") as output:
+        command = begin if state_of(folder) == "new" else ["resume", str(folder)]
+        log.unlink(missing_ok=True)  # it may be a link or a pipe
+        with log.open("xb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "trustirl.bench.worker", *command],
                 stdin=subprocess.PIPE,  # closed when we end: see worker.py
                 stdout=output,
                 stderr=output,
-                env=os.environ | dict(environment or {}),
+                env=os.environ | dict(environment),
                 start_new_session=True,  # whoever stops us decides how the run is stopped
             )
-            _wait(process, mirror, stop)
+            with process:  # where what follows fails, its standard input is closed and it ends
+                _wait(process, mirror, stop)
         return "" if process.returncode == 0 else _sentence(process.returncode, log)
+
+
+def tail(file: Path, most: int) -> bytes:
+    """The end of a file that may be growing; nothing where it cannot be read."""
+    with suppress(InputError, OSError), open_file(file, MOST_ARRAYS) as content:
+        content.seek(max(0, content.seek(0, os.SEEK_END) - most))
+        return content.read(most)
+    return b""
 
 
 def _wait(process: subprocess.Popen[bytes], mirror: Callable[[], None], stop: threading.Event | None) -> None:
@@ -78,7 +107,7 @@ def _wait(process: subprocess.Popen[bytes], mirror: Callable[[], None], stop: th
 
 def _sentence(code: int, log: Path) -> str:
     """The last thing that a failed process said."""
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = tail(log, LAST_WORDS).decode(errors="replace").split("\n")
     said = next((line.strip() for line in reversed(lines) if line.strip()), "")
     if said.startswith("trustirl: "):
         return said.removeprefix("trustirl: ")
