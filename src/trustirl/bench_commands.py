@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 from rich.live import Live
 
-from trustirl.bench.bench import alone, failure_of, opened, run_bench
+from trustirl.bench.bench import alone, opened, run_bench
 from trustirl.bench.local import run_locally
 from trustirl.bench.on_ray import run_on_ray
 from trustirl.bench.on_slurm import run_on_slurm
@@ -25,6 +25,7 @@ from trustirl.bench.suites import find_suite
 from trustirl.bench.work import Executor
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError, Interrupted, TrustIRLError
+from trustirl.core.words import printable
 from trustirl.parsing import parse
 from trustirl.showing import print_rows
 
@@ -76,7 +77,7 @@ def bench_command(arguments: list[str]) -> None:
             raise Interrupted("stopped, and what had begun was saved; repeat the command to go on.") from None
         page = f"{out}/report.html"
         if failed:
-            reasons = "; ".join(f"{name}: {failure_of(folder, name).rstrip('.')}" for name in failed)
+            reasons = "; ".join(f"{name}: {why.rstrip('.')}" for name, why in failed.items())
             raise JobsFailed(f"{len(failed)} of {len(jobs)} jobs failed ({reasons}); the others are in {page}.")
         print(f"page: {page}")
 
@@ -108,14 +109,14 @@ def _stoppable() -> Iterator[None]:
 
 
 @contextmanager
-def _shown(jobs: Sequence[Job], folder: Path) -> Iterator[Callable[[Job], None]]:
+def _shown(jobs: Sequence[Job], folder: Path) -> Iterator[Callable[[Job, str], None]]:
     """All jobs live on a terminal, a line per job that ends elsewhere."""
     console, ended = Console(stderr=True), 0
 
-    def told(job: Job) -> None:
+    def told(job: Job, failure: str) -> None:
         nonlocal ended
         ended += 1
-        line = finished_line(job, folder, ended, len(jobs))
+        line = printable(finished_line(job, folder, ended, len(jobs), failure))
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     if not console.is_terminal:

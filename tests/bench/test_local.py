@@ -2,13 +2,22 @@
 
 import json
 import os
+import shutil
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.bench.small import GRID, LONG, TWO, started, suite, table, trustirl
+from trustirl import bench_commands
+from trustirl.bench import work
+from trustirl.bench.estimate import progress
 from trustirl.bench.local import share
+from trustirl.bench.plan import plan
+from trustirl.bench.show import live_table
+from trustirl.bench.suites import find_suite
+from trustirl.bench.work import Done, Work
 
 BROKEN = (
     TWO
@@ -73,6 +82,113 @@ def test_what_is_finished_is_not_run_again_and_what_failed_is(bench: Path) -> No
     assert table(out) == rows
 
 
+FINISHED = ("--only", "*-piro", "*-small-step")  # those of BROKEN that do not fail
+
+
+@pytest.fixture
+def finished(bench: Path, tmp_path: Path) -> Path:
+    """A copy of the bench."""
+    shutil.copytree(bench / "out", tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_a_finished_job_has_not_failed(bench: Path, finished: Path) -> None:
+    failure = finished / "failures" / "gridworld-piro.json"
+    failure.write_text('{"error": "the process was killed by signal 9"}')  # while it drew its page
+    rows = table(finished)
+    assert trustirl("bench", bench / "grid.toml", "--out", finished, *FINISHED) == 0
+    assert not failure.exists()
+    assert table(finished) == rows
+
+
+def test_what_a_failure_file_holds_is_not_asked(bench: Path, finished: Path) -> None:
+    for name in ("gridworld-piro", "gridworld-ml-irl-small-step"):
+        (finished / "failures" / f"{name}.json").write_text("[" * 100_000)
+    assert trustirl("bench", bench / "grid.toml", "--out", finished, *FINISHED) == 0
+
+
+def cut_short(run: Path) -> None:
+    content = (run / "metrics.jsonl").read_bytes()
+    (run / "metrics.jsonl").write_bytes(content[: len(content) // 2])
+
+
+def without_hash(run: Path) -> None:
+    told = json.loads((run / "manifest.json").read_text())
+    del told["demo_hash"]
+    (run / "manifest.json").write_text(json.dumps(told))
+
+
+def with_nan(run: Path) -> None:
+    told = json.loads((run / "config.json").read_text())
+    told["algorithm_config"]["reward_step"] = float("nan")
+    (run / "config.json").write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (cut_short, "metrics.jsonl"),
+        (without_hash, "demo_hash"),
+        (with_nan, "JSON"),
+        (lambda run: (run / "summary.json").write_text('{"returns": 1}'), "summary.json"),
+        (lambda run: (run / "summary.json").write_text("[" * 100_000), "summary.json"),
+    ],
+)
+def test_one_damaged_run_is_one_job_that_failed(
+    damage: Callable[[Path], object],
+    words: str,
+    bench: Path,
+    finished: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = table(finished)
+    damage(finished / "runs" / "gridworld-piro")
+    (finished / "results.json").unlink()
+    (finished / "report.html").unlink()
+    assert trustirl("bench", bench / "grid.toml", "--out", finished, *FINISHED) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("trustirl: 1 of 2 jobs failed (gridworld-piro: ")
+    assert words in said
+    assert said.count("\n") == 1
+    assert words in json.loads((finished / "failures" / "gridworld-piro.json").read_text())["error"]
+    assert table(finished) == rows[1:]
+    assert (finished / "report.html").exists()
+    assert trustirl("bench", bench / "grid.toml", "--out", finished, *FINISHED, "--dry-run") == 0
+
+
+def test_progress_is_told_of_rows_that_fit(bench: Path, finished: Path) -> None:
+    jobs = plan(find_suite(str(bench / "grid.toml")), finished)
+    run = finished / "runs" / "gridworld-piro"
+    (run / "summary.json").unlink()
+    assert 0 < progress(jobs[0], run) <= 1
+    for line in (
+        "{}",
+        "[1]",
+        '{"iteration": "1"}',
+        "[" * 100_000,
+        '{"iteration": 1, "env_steps": null, "seconds": 0}',
+    ):
+        (run / "metrics.jsonl").write_text(line + "\n")
+        assert progress(jobs[0], run) == 0
+        assert live_table(jobs, finished).row_count == 3
+    (run / "metrics.jsonl").unlink()
+    os.mkfifo(run / "metrics.jsonl")
+    assert progress(jobs[0], run) == 0
+
+
+def test_what_a_failed_process_said_steers_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(works: Sequence[Work], workers: int) -> Iterator[Done]:
+        yield from ((work, "said \x1b[2J and ended") for work in works)
+
+    monkeypatch.setattr(bench_commands, "run_locally", fail)
+    assert trustirl("bench", suite(tmp_path, TWO), "--out", tmp_path / "out") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.startswith("[") for line in lines] == [True, True, False]
+    assert all(line.isprintable() for line in lines)
+
+
 @pytest.mark.slow  # tests/bench/test_plan.py has a quick one
 def test_only_leaves_the_others_alone(bench: Path, tmp_path: Path) -> None:
     assert trustirl("bench", bench / "grid.toml", "--out", tmp_path, "--only", "small") == 0
@@ -135,6 +251,19 @@ def test_two_at_once_in_one_folder_are_refused(tmp_path: Path, capsys: pytest.Ca
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert trustirl("bench", file, "--out", tmp_path) == 2
     assert "another `trustirl bench` works in" in capsys.readouterr().err
+
+
+def test_a_log_is_a_new_file_whatever_was_there(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "logs" / "one.log").symlink_to(victim)
+    assert "unknown command" in work.perform(str(tmp_path), "runs/one", ["no-command"])
+    assert victim.read_text() == "precious"
+    os.mkfifo(tmp_path / "logs" / "two.log")
+    assert "unknown command" in work.perform(str(tmp_path), "runs/two", ["no-command"])
+    (tmp_path / "logs" / "three.log").mkdir()
+    assert "three.log: Is a directory" in work.perform(str(tmp_path), "runs/three", ["no-command"])
 
 
 def test_processes_share_cores_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """A bench from end to end: do what is left, then write the table and the page."""
 
+import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,9 +11,9 @@ from typing import Any
 from trustirl.bench.plan import FORMAT, Job, together
 from trustirl.bench.storage import fetch, is_url, store
 from trustirl.bench.suites import Suite
-from trustirl.bench.work import Executor, Work, state_of
+from trustirl.bench.work import Executor, Work, is_done, state_of
 from trustirl.core.errors import InputError
-from trustirl.core.files import read_json, write_json
+from trustirl.core.files import write_json
 from trustirl.report.rows import result_row
 
 OWN = ["bench.json", "results.json", "report.html", "failures"]  # what is no run
@@ -56,9 +58,9 @@ def run_bench(
     folder: Path,
     out: str,
     execute: Executor,
-    told: Callable[[Job], None],
-) -> list[str]:
-    """Do what is left of the jobs and write what is known of the whole suite; the names of those that failed."""
+    told: Callable[[Job, str], None],
+) -> dict[str, str]:
+    """Do what is left of the jobs and write what is known of the whole suite; why jobs failed, by their names."""
     (folder / "failures").mkdir(parents=True, exist_ok=True)
     records = together(suite, folder, jobs)
     write_json(folder / "bench.json", {"format": FORMAT, "suite": suite.name, "jobs": records})
@@ -68,45 +70,52 @@ def run_bench(
         Work(out, part.run, job.arguments(part)): job
         for job in jobs
         for part in job.parts
-        if state_of(folder / part.run) != "finished"
+        if not is_done(folder / part.run)
     }
-    for job in {job.name: job for job in left.values()}.values():
-        _failure(folder, job).unlink(missing_ok=True)  # it is tried again
-    open_parts = {job.name: sum(other is job for other in left.values()) for job in left.values()}
+    failures: dict[str, str] = {}
+    for job in jobs:
+        _failure(folder, job.name).unlink(missing_ok=True)  # it is tried again, or was finished nevertheless
+    open_parts = Counter(job.name for job in left.values())
     for work, error in execute(list(left)):
         job = left[work]
         if error:
-            write_json(_failure(folder, job), {"error": error})
+            failures[job.name] = error
+            write_json(_failure(folder, job.name), {"error": error})
         if is_url(out):
             fetch(f"{out}/{work.run}", folder / work.run, without="checkpoints")
         open_parts[job.name] -= 1
         if not open_parts[job.name]:
-            told(job)
-    write_json(folder / "results.json", rows(records, folder))
+            told(job, failures.get(job.name, ""))
+    found, damaged = rows(records, folder)
+    for name, why in damaged.items():
+        write_json(_failure(folder, name), {"error": why})
+    write_json(folder / "results.json", found)
     _write_page(folder)
     if is_url(out):
         store(folder, out, OWN)
-    return [job.name for job in jobs if _failure(folder, job).exists()]
+    wanted = {job.name for job in jobs}
+    return {name: why for name, why in (damaged | failures).items() if name in wanted}
 
 
-def rows(records: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """One row per job of bench.json that is finished."""
-    found = []
+def rows(records: Sequence[dict[str, Any]], folder: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """One row per job of bench.json that is finished; of those that cannot be read, why, by name."""
+    found, damaged = [], {}
     for job in records:
         runs = [folder / run for run in job["runs"]]
         if all(state_of(run) == "finished" for run in runs):
             named = {"job": job["name"], "label": job["label"]}
-            found.append(named | result_row(runs) | {"command": job["command"]})
-    return found
+            try:
+                row = named | result_row(runs) | {"command": job["command"]}
+                json.dumps(row, allow_nan=False)  # what was added up may have become too large for it
+                found.append(row)
+            except ValueError as error:
+                why = str(error).rstrip(".")
+                damaged[job["name"]] = f"{why}, or remove its folder, and repeat the command."
+    return found, damaged
 
 
-def failure_of(folder: Path, name: str) -> str:
-    """Why a job failed."""
-    return str(read_json(folder / "failures" / f"{name}.json")["error"])
-
-
-def _failure(folder: Path, job: Job) -> Path:
-    return folder / "failures" / f"{job.name}.json"
+def _failure(folder: Path, job: str) -> Path:
+    return folder / "failures" / f"{job}.json"
 
 
 def _write_page(folder: Path) -> None:

@@ -1,12 +1,15 @@
 """How long jobs will take: by what the same folder has measured, or else by a rough rule."""
 
-import json
+import math
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trustirl.bench.plan import Job, Part
-from trustirl.bench.work import state_of
+from trustirl.bench.work import state_of, tail
+from trustirl.core.errors import InputError
+from trustirl.core.files import parse_json
 
 EXACT_SECONDS = 0.05  # per reward update; the rest of the numbers were measured on two ARM cores as well
 FIT_SECONDS = 0.004  # per gradient step of a fit to demonstrations
@@ -15,28 +18,39 @@ STARTING = 20.0  # to load and to compile
 TAIL = 8192  # bytes at the end of metrics.jsonl that hold its last rows
 
 
-def last_row(run: Path) -> dict[str, Any] | None:
-    """The newest whole row of a run's metrics."""
-    try:
-        with (run / "metrics.jsonl").open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - TAIL))
-            lines = file.read().split(b"\n")[:-1]
-        row = json.loads(lines[-1])
-    except (OSError, ValueError, IndexError):
+@dataclass(frozen=True)
+class LastRow:
+    """What progress is told from."""
+
+    iteration: int
+    env_steps: int
+    seconds: float
+    return_mean: float | None = None
+
+
+def last_row(run: Path) -> LastRow | None:
+    """The newest whole row of a run's metrics, if there is one that can be read."""
+    lines = tail(run / "metrics.jsonl", TAIL).split(b"\n")[:-1]
+    if not lines:
         return None
-    return row if isinstance(row, dict) else None
+    with suppress(InputError):
+        row: LastRow = parse_json(lines[-1], "the last row", LastRow)
+        return row
+    return None
 
 
 def progress(job: Job, run: Path) -> float:
     """The share of a run that is done."""
+    if state_of(run) == "finished":
+        return 1.0
     row = last_row(run)
-    if state_of(run) == "finished" or row is None:
-        return float(row is not None)
+    if row is None:
+        return 0.0
     settings = job.experiment.settings
-    done = row["env_steps"] if "plan" in settings else row["iteration"]
+    done = row.env_steps if "plan" in settings else row.iteration
     if "offline" in settings:
         done *= settings["algorithm_config"]["updates"]
-    return min(1.0, float(done) / job.experiment.steps)
+    return min(1.0, done / job.experiment.steps)
 
 
 def seconds_left(job: Job, jobs: Sequence[Job], out: Path) -> tuple[float, bool]:
@@ -45,7 +59,7 @@ def seconds_left(job: Job, jobs: Sequence[Job], out: Path) -> tuple[float, bool]
     left = [(part, share) for part, share in left if state_of(out / part.run) != "finished"]
     measured = _measured(job, [job, *jobs], out)
     rate = rough_seconds(job) if measured is None else measured
-    return sum(rate * part.seeds * share for part, share in left), measured is not None or not left
+    return math.fsum(rate * part.seeds * share for part, share in left), measured is not None or not left
 
 
 def rough_seconds(job: Job) -> float:
@@ -75,4 +89,4 @@ def _measured(job: Job, jobs: Sequence[Job], out: Path) -> float | None:
 
 def _whole_seconds(job: Job, part: Part, out: Path) -> float | None:
     row, done = last_row(out / part.run), progress(job, out / part.run)
-    return float(row["seconds"]) / done if row and done > 0 else None
+    return row.seconds / done if row and done > 0 else None

@@ -1,6 +1,7 @@
 """What a person sees of a bench: a table of its jobs, live on a terminal."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
@@ -10,7 +11,8 @@ from rich.text import Text
 from trustirl.bench.estimate import last_row, progress, seconds_left
 from trustirl.bench.plan import Job
 from trustirl.bench.work import State, state_of
-from trustirl.core.files import read_json
+from trustirl.core.errors import InputError
+from trustirl.core.files import read_form
 
 
 def job_state(job: Job, out: Path) -> State:
@@ -46,29 +48,40 @@ def live_table(jobs: Sequence[Job], out: Path) -> Table:
     for job in jobs:
         share = sum(progress(job, out / part.run) * part.seeds for part in job.parts) / job.asked.seeds
         rows = [row for part in job.parts if (row := last_row(out / part.run))]
-        returns = [row["return_mean"] for row in rows if row.get("return_mean") is not None]
+        returns = [row.return_mean for row in rows if row.return_mean is not None]
         told = (
             f"{mean(returns):,.2f}" if returns else "",
-            f"{max(row['seconds'] for row in rows):,.0f}" if rows else "",
+            f"{max(row.seconds for row in rows):,.0f}" if rows else "",
         )
         failed = (out / "failures" / f"{job.name}.json").exists()
         table.add_row(Text(job.name, "red" if failed else ""), "failed" if failed else f"{share:.0%}", *told)
     return table
 
 
-def finished_line(job: Job, out: Path, number: int, count: int) -> str:
+@dataclass(frozen=True)
+class Summary:
+    """What is told of a finished run, of all that its summary.json holds."""
+
+    returns: list[float]
+    expert_return: float | None
+    wall_seconds: float
+
+
+def finished_line(job: Job, out: Path, number: int, count: int, failure: str = "") -> str:
     """One line for a job that has ended."""
-    failure = out / "failures" / f"{job.name}.json"
-    if failure.exists():
-        return f"[{number}/{count}] {job.name} failed: {read_json(failure)['error']}"
+    told = f"[{number}/{count}] {job.name}"
+    if failure:
+        return f"{told} failed: {failure}"
     if job_state(job, out) != "finished":
-        return f"[{number}/{count}] {job.name} is not finished"
-    summaries = [read_json(out / part.run / "summary.json") for part in job.parts]
-    returns = [value for summary in summaries for value in summary["returns"]]
-    expert = summaries[0]["expert_return"]
+        return f"{told} is not finished"
+    try:
+        summaries: list[Summary] = [read_form(out / part.run / "summary.json", Summary) for part in job.parts]
+    except InputError as error:
+        return f"{told} failed: {error}"
+    returns = [value for summary in summaries for value in summary.returns]
+    expert = summaries[0].expert_return
     known = "" if expert is None else f" (expert {expert:,.2f})"
-    seconds = sum(summary["wall_seconds"] for summary in summaries)
-    return f"[{number}/{count}] {job.name}: return {mean(returns):,.2f}{known}, {duration(seconds)}"
+    return f"{told}: return {mean(returns):,.2f}{known}, {duration(sum(each.wall_seconds for each in summaries))}"
 
 
 def duration(seconds: float) -> str:

@@ -2,30 +2,53 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trustirl.core.files import fitting
 from trustirl.report.runs import ExactRun, read_run
 
 GROUPS = ("algorithm_config", "solver", "plan", "control", "offline", "exact")
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a row needs of config.json."""
+
+    steps: int
+    demo_episodes: int | None
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a row needs of manifest.json."""
+
+    device: str
+    command: str
+    demo_hash: str
+    versions: dict[str, Any]
+    task_versions: dict[str, Any] = field(default_factory=dict)
+
+
 def result_row(folders: Sequence[Path]) -> Row:
     """What the seeds of one question came to, whether one run holds them or several."""
     runs = [read_run(folder) for folder in folders]
     first = runs[0]
-    config, manifest, summary = first.config, first.manifest, first.summary
+    config, summary = first.config, first.summary
+    made: Made = fitting(first.manifest, f"{folders[0]}/manifest.json", Made)
+    asked: Asked = fitting(config, f"{folders[0]}/config.json", Asked)
     courses = [course for run in runs for course in run.courses(run.cost)]
-    env_steps = {name: sum(run.summary.env_steps[name] for run in runs) for name in summary.env_steps}
+    env_steps = {name: sum(run.summary.env_steps.get(name, 0) for run in runs) for name in summary.env_steps}
     seconds = sum(run.summary.wall_seconds for run in runs)
     updates = sum(run.summary.updates_per_second * run.summary.wall_seconds for run in runs)
     row = {
         "algorithm": first.algorithm,
         "task": first.task,
-        "demos": manifest["demo_hash"] if isinstance(first, ExactRun) else f"sha256 {manifest['demo_hash']}",
-        "demo_episodes": config["demo_episodes"],
-        "steps": config["steps"],
+        "demos": made.demo_hash if isinstance(first, ExactRun) else f"sha256 {made.demo_hash}",
+        "demo_episodes": asked.demo_episodes,
+        "steps": asked.steps,
         "returns": [value for run in runs for value in run.summary.returns.tolist()],
         "expert_return": _known(summary.expert_return),
         "random_return": _known(summary.random_return),
@@ -34,9 +57,9 @@ def result_row(folders: Sequence[Path]) -> Row:
         "env_steps": env_steps,
         "wall_seconds": round(seconds, 3),
         "updates_per_second": round(updates / seconds, 3) if seconds else None,
-        "device": manifest["device"],
-        "versions": manifest["versions"] | manifest.get("task_versions", {}),
-        "command": manifest["command"],
+        "device": made.device,
+        "versions": made.versions | made.task_versions,
+        "command": made.command,
         "settings": {name: config[name] for name in GROUPS if name in config},
     }
     exact = [run.summary for run in runs if isinstance(run, ExactRun)]
