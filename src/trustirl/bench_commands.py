@@ -46,6 +46,8 @@ class BenchOptions:
     """Of a Ray cluster: HOST:PORT, ray://HOST:PORT or auto; without it, Ray is started here."""
     only: tuple[str, ...] = ()
     """Parts or patterns of job names, for example Hopper or '*-piro'; the others are left alone."""
+    modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
+    """Python modules that the suite's tasks, written module:Id, may be looked up in; it imports no others."""
     dry_run: bool = False
     """Say what would be done, how much memory it needs and how long it takes, and do nothing."""
 
@@ -66,7 +68,7 @@ def bench_command(arguments: list[str]) -> None:
     with opened(out) as folder:
         with _modest():
             here = (options.workers or 1) if options.executor == "local" else 1
-            jobs = plan(suite, folder, here, options.only)
+            jobs = plan(suite, folder, here, options.only, options.modules)
         if options.dry_run:
             print_rows(planned_rows(jobs, folder))
             return

@@ -56,7 +56,7 @@ def test_a_bad_suite_is_one_sentence_and_nothing_is_written(
     ("arguments", "words"),
     [
         (["smok"], "did you mean 'smoke'"),
-        (["none.toml"], "cannot be read"),
+        (["none.toml"], "does not exist; name a suite or"),
         (["SUITE", "--only", "walker"], "matches no job; there are gridworld-piro, gridworld-ml-irl-small-step"),
         (["SUITE", "--workers", "0"], "workers must be at least 1"),
         (["SUITE", "--address", "auto"], "add --executor ray"),

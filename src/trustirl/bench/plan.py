@@ -2,23 +2,29 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from trustirl.asking import train_question
 from trustirl.bench.suites import Question, Suite
 from trustirl.core.errors import InputError, unknown_name
-from trustirl.core.files import read_json
+from trustirl.core.files import fitting, read_json
+from trustirl.demos.minari import is_minari, local_root
 from trustirl.experiment import is_exact, question, replay_bytes_per_seed, setting_groups
 from trustirl.worlds.job import Experiment
 from trustirl.worlds.memory import MOST, free_bytes
 
 FORMAT = 1
 NOT_ASKED = ("out", "overwrite")
+MOST_LETTERS = 180  # of a job's name: its files add some, and file systems take 255
+MOST_RUNS = 1000  # of a job
 
 
 @dataclass(frozen=True)
@@ -26,13 +32,31 @@ class Part:
     """Some seeds of a job, and the folder of their run."""
 
     run: str  # relative to the bench's folder
-    first_seed: int
-    seeds: int
+    first_seed: Annotated[int, Meta(ge=0)]
+    seeds: Annotated[int, Meta(ge=1)]
 
     @property
     def name(self) -> str:
         """The folder's own name."""
         return self.run.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What bench.json must say of every job; the rest is its question."""
+
+    name: str
+    label: str
+    command: str
+    runs: list[str]
+    parts: Annotated[tuple[Part, ...], Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What bench.json must say."""
+
+    jobs: list[Recorded]
 
 
 @dataclass(frozen=True)
@@ -66,16 +90,26 @@ class Job:
         return head | {"command": shlex.join(("trustirl", *self.arguments()))} | runs | asked
 
 
-def plan(suite: Suite, out: Path, workers: int = 1, only: Sequence[str] = ()) -> list[Job]:
-    """The jobs of a suite that are wanted, checked; what the folder's bench.json has decided stays."""
+def plan(
+    suite: Suite, out: Path, workers: int = 1, only: Sequence[str] = (), modules: Sequence[str] = ()
+) -> list[Job]:
+    """The jobs of a suite that are wanted, checked; what the folder's bench.json has decided stays.
+
+    Tasks may be looked up in the `modules`, and in no others: a suite's file must not choose what is imported.
+    """
     before = recorded(suite, out)
-    names = [entry.name for entry in suite.questions]
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(entry.name for entry in suite.questions).items():
+        if times > 1:
             raise InputError(f"{suite.name} has two jobs that would be called {name!r}; give them different labels.")
+        if len(name) > MOST_LETTERS:
+            raise InputError(
+                f"{suite.name} has a job whose name has {len(name)} letters, {name[:40]!r}...; at most "
+                f"{MOST_LETTERS} make a folder, so give it a shorter label."
+            )
     jobs = []
     for entry in chosen(suite.questions, only):
         try:
+            _check_harmless(entry, modules)
             jobs.append(_job(entry, before.get(entry.name), workers))
         except InputError as error:
             raise InputError(f"job {entry.name!r} of {suite.name}: {error}") from None
@@ -88,11 +122,21 @@ def recorded(suite: Suite, out: Path) -> dict[str, dict[str, Any]]:
     if not file.exists():
         return {}
     content = read_json(file)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if content.get("format") != FORMAT:
         raise InputError(f"{file} was written by another version of trustirl; choose another --out.")
     if content.get("suite") != suite.name:
-        raise InputError(f"{out} holds the suite {content.get('suite')!r}, not {suite.name!r}; choose another --out.")
-    return {job["name"]: job for job in content["jobs"]}
+        raise InputError(
+            f"{out} holds the suite {content.get('suite')!r:.60}, not {suite.name!r}; choose another --out."
+        )
+    names = {entry.name for entry in suite.questions}
+    for job in fitting(content, str(file), Record).jobs:
+        named = _named(job.name, [(part.first_seed, part.seeds) for part in job.parts])
+        if job.name in names and (job.parts != named or job.runs != [part.run for part in named]):
+            # A run is written, and what it held is removed: that must not happen anywhere else.
+            raise InputError(
+                f"{file} says that {job.name} is not in {out / 'runs'}; restore it, or choose another --out."
+            )
+    return {job["name"]: job for job in content["jobs"] if job["name"] in names}
 
 
 def together(suite: Suite, out: Path, jobs: Sequence[Job]) -> list[dict[str, Any]]:
@@ -158,17 +202,46 @@ def _job(asked: Question, before: dict[str, Any] | None, workers: int) -> Job:
     experiment = question(**{name: value for name, value in told.items() if name not in NOT_ASKED})
     need = replay_bytes_per_seed(experiment)
     if before is None:
-        return Job(asked, experiment, need, tuple(_parts(asked, need, workers)))
-    job = Job(asked, experiment, need, tuple(Part(**part) for part in before["parts"]))
+        return Job(asked, experiment, need, _parts(asked, need, workers))
+    parts = fitting(before, f"{asked.name} in bench.json", Recorded).parts
+    job = Job(asked, experiment, need, parts)
     now = job.record()
     before = asdict(Question("", "")) | before  # an older version did not know every key
     changed = [name for name in now if before.get(name) != now[name] and name != "command"]
     if changed:
         raise InputError(f"the folder holds another answer ({', '.join(changed)} changed); choose another --out.")
+    ends = [asked.first_seed, *(part.first_seed + part.seeds for part in parts)]
+    if [part.first_seed for part in parts] != ends[:-1] or ends[-1] != asked.first_seed + asked.seeds:
+        raise InputError("the seeds of its runs in bench.json are not those asked for; restore it.")
     return job
 
 
-def _parts(asked: Question, need: int, workers: int) -> list[Part]:
+def _check_harmless(asked: Question, modules: Sequence[str]) -> None:
+    """Refuse to import or to download what only the suite names."""
+    # Environments may take another one's id, and Gymnasium imports what stands before a colon of that, too.
+    texts = [text for text in _texts(asked.task_args) if ":" in text and not Path(text).is_absolute()]
+    named = [asked.task.rpartition(":")[0], *(text.partition(":")[0] for text in texts)]
+    for module in filter(None, named):
+        if module not in modules:
+            raise InputError(
+                f"its task or task_args name the module {module!r}, and no file may choose what is imported; if you "
+                f"trust it, add --import {module} to the command."
+            )
+    kind, _, dataset = asked.demos.partition(":")
+    if kind == "minari" and not any(is_minari(root / dataset) for root in (Path(), local_root())):
+        raise InputError(f"{asked.demos} is not in {local_root()}, and a bench downloads nothing; get it first.")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in the arguments of a task."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
+
+
+def _parts(asked: Question, need: int, workers: int) -> tuple[Part, ...]:
     free = free_bytes() if need else None
     fits = asked.seeds if free is None else int(MOST * free / workers // need)
     if fits < 1:
@@ -177,7 +250,14 @@ def _parts(asked: Question, need: int, workers: int) -> list[Part]:
             "free for it; use fewer steps or workers, or override replay."
         )
     count = -(-asked.seeds // fits)
+    if count > MOST_RUNS:
+        raise InputError(f"memory for {fits} seeds at once makes {count:,} runs of it; ask for fewer seeds.")
     bounds = [asked.first_seed + asked.seeds * part // count for part in range(count + 1)]
-    if count == 1:
-        return [Part(f"runs/{asked.name}", asked.first_seed, asked.seeds)]
-    return [Part(f"runs/{asked.name}-seeds-{first}-{end - 1}", first, end - first) for first, end in pairwise(bounds)]
+    return _named(asked.name, [(first, end - first) for first, end in pairwise(bounds)])
+
+
+def _named(job: str, seeds: Sequence[tuple[int, int]]) -> tuple[Part, ...]:
+    """The parts of a job: each first seed and number of seeds with its folder."""
+    if len(seeds) == 1:
+        return (Part(f"runs/{job}", *seeds[0]),)
+    return tuple(Part(f"runs/{job}-seeds-{first}-{first + count - 1}", first, count) for first, count in seeds)

@@ -1,5 +1,6 @@
 """What a suite asks: a list of questions, built in or read from TOML."""
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trustirl.core.errors import InputError, unknown_name
+from trustirl.core.files import read_text
 from trustirl.worlds.control import SAMPLED
 from trustirl.worlds.offline import OFFLINE
 
@@ -21,6 +23,10 @@ BUDGETS = {  # longest first, or it runs on alone in the end
     "Walker2d-v4": 400_000,
     "Hopper-v4": 300_000,
 }
+MOST_BYTES = 2**17  # of a file: a thousand jobs, and of the worst kind two seconds and 100 MiB
+MOST_DOTS = 100  # in a line of it: time and memory to read a key grow with the square of its dots
+DEEPEST = 20  # lists and tables in one another
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -80,19 +86,25 @@ def find_suite(name: str) -> Suite:
 
 def read_suite(path: Path) -> Suite:
     """A suite of our format: `[[jobs]]`, and `[defaults]` for what they share; relative files are beside it."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist; name a suite or a .toml file.")
+    text = read_text(path, MOST_BYTES)
+    if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
+        raise InputError(f"{path} has a line with more than {MOST_DOTS} dots; write it as several lines.")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} cannot be read ({error.__class__.__name__}); name a suite or a .toml file."
-        ) from None
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is no TOML of ours: it is nested too deeply, or has too long a number.") from None
     for key in content.keys() - {"name", "defaults", "jobs"}:
         raise unknown_name(f"key in {path},", key, ("name", "defaults", "jobs"))
     name, defaults, jobs = content.get("name", path.stem), content.get("defaults", {}), content.get("jobs")
-    if not isinstance(name, str) or not name:
-        raise InputError(f"the name of {path} must be a text that is not empty.")
+    if not isinstance(name, str) or not FOLDER_NAME.fullmatch(name):
+        raise InputError(
+            f"{path} is called {name!r:.60}, and a suite's folder is called like it: give it a name of at most 100 "
+            "letters, digits, '.', '_' and '-' that begins with a letter or digit."
+        )
     if not isinstance(defaults, dict) or not isinstance(jobs, list) or not jobs:
         raise InputError(f"{path} must hold at least one [[jobs]] table, and [defaults] as a table if at all.")
     return Suite(name, tuple(_question(defaults, job, number, path) for number, job in enumerate(jobs, 1)))
@@ -103,18 +115,44 @@ def _question(defaults: Mapping[str, Any], job: Any, number: int, path: Path) ->
     if not isinstance(job, dict):
         raise InputError(f"{where} must be a table.")
     given = dict(defaults) | job
+    _check_plain(given, where)
     for key, value in given.items():
         if key not in TYPES:
             raise unknown_name(f"key in {where},", key, TYPES)
         kind, words = TYPES[key]
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise InputError(f"{key} of {where} must be {words}, got {value!r}.")
+            raise InputError(f"{key} of {where} must be {words}, got {value!r:.60}.")
     for key in ("algorithm", "task"):
         if not given.get(key):
             raise InputError(f"{where} has no {key}; every job needs an algorithm and a task.")
+    for key in given.get("task_args", ()):
+        if not key.isidentifier():
+            raise InputError(f"task_args of {where} must be arguments by name, and {key!r} is no name.")
     question = Question(**given)
     named = question.demos.partition(":")[0] in ("packaged", "minari")
     return question if named else replace(question, demos=str((path.parent / question.demos).resolve()))
+
+
+def _check_plain(value: Any, where: str, depth: int = 0) -> None:
+    """Refuse what bench.json could not hold or a terminal not show; TOML knows more than texts and plain numbers."""
+    if isinstance(value, dict | list) and depth < DEEPEST:
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check_plain(part, where, depth + 1)
+        return
+    if isinstance(value, str):
+        plain = value.isprintable()
+    elif isinstance(value, int):
+        plain = -(2**63) <= value < 2**63
+    else:
+        plain = isinstance(value, float) and math.isfinite(value)
+    if plain:
+        return
+    if isinstance(value, dict | list):
+        raise InputError(f"{where} has more than {DEEPEST} lists or tables in one another; make it flatter.")
+    told = "too long a whole number" if isinstance(value, int) else f"{value!r:.60}"
+    raise InputError(
+        f"{where} holds {told}; write texts without control characters, finite numbers of 64 bits, and no dates."
+    )
 
 
 def _smoke() -> Iterable[Question]:
