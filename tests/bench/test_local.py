@@ -93,11 +93,15 @@ def finished(bench: Path, tmp_path: Path) -> Path:
 
 
 def test_a_finished_job_has_not_failed(bench: Path, finished: Path) -> None:
-    failure = finished / "failures" / "gridworld-piro.json"
-    failure.write_text('{"error": "the process was killed by signal 9"}')  # while it drew its page
-    rows = table(finished)
+    # As a process leaves it that was killed while it drew its page.
+    failure, run = finished / "failures" / "gridworld-piro.json", finished / "runs" / "gridworld-piro"
+    failure.write_text('{"error": "the process was killed by signal 9"}')
+    (run / "report.html").unlink()
+    summary, rows = (run / "summary.json").stat().st_mtime_ns, table(finished)
     assert trustirl("bench", bench / "grid.toml", "--out", finished, *FINISHED) == 0
     assert not failure.exists()
+    assert (run / "report.html").exists()
+    assert (run / "summary.json").stat().st_mtime_ns == summary
     assert table(finished) == rows
 
 

@@ -67,8 +67,12 @@ def _performed(
     with at_hand(out, run) as (folder, log, mirror):
         if is_done(folder):
             return ""
-        begin = [*arguments, "--out", str(folder), "--overwrite"]
-        command = begin if state_of(folder) == "new" else ["resume", str(folder)]
+        commands: dict[State, list[str]] = {
+            "new": [*arguments, "--out", str(folder), "--overwrite"],
+            "unfinished": ["resume", str(folder)],
+            "finished": ["report", str(folder)],  # only its page is missing
+        }
+        command = commands[state_of(folder)]
         log.unlink(missing_ok=True)  # it may be a link or a pipe
         with log.open("xb") as output:
             process = subprocess.Popen(
