@@ -1,5 +1,6 @@
 """Suites and bench folders that others wrote: whatever they say, it is one sentence, and nothing else happens."""
 
+import errno
 import json
 import os
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.bench.small import GRID, suite, trustirl
+from trustirl.bench import bench
 from trustirl.bench.plan import plan
 from trustirl.bench.suites import MOST_BYTES, Question, Suite, find_suite
 from trustirl.core.errors import InputError
@@ -217,3 +219,25 @@ def test_so_many_seeds_that_every_one_is_a_run_of_its_own_are_refused(
     monkeypatch.setattr(planning, "free_bytes", lambda: 10**7)
     with pytest.raises(InputError, match="ask for fewer seeds"):
         plan(asked, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("out", "options"),
+    [("grid.toml/out", ()), ("x" * 300, ()), ("x" * 300, ("--dry-run",)), ("out/" + "x" * 300, ())],
+)
+def test_a_folder_that_cannot_be_made_is_one_sentence(
+    out: str, options: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(capsys, "bench", suite(tmp_path, JOB), "--out", tmp_path / out, *options, code=1)
+
+
+def test_a_full_disk_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, content: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(bench, "write_json", full)
+    said = refused(capsys, "bench", suite(tmp_path, JOB), "--out", tmp_path / "out", code=1)
+    assert "bench.json" in said
+    assert "No space left on device" in said
