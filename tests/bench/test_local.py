@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -93,16 +94,35 @@ def finished(bench: Path, tmp_path: Path) -> Path:
 
 
 def test_a_finished_job_has_not_failed(bench: Path, finished: Path) -> None:
-    # As a process leaves it that was killed while it drew its page.
-    failure, run = finished / "failures" / "gridworld-piro.json", finished / "runs" / "gridworld-piro"
-    failure.write_text('{"error": "the process was killed by signal 9"}')
-    (run / "report.html").unlink()
-    summary, rows = (run / "summary.json").stat().st_mtime_ns, table(finished)
+    failure = finished / "failures" / "gridworld-piro.json"
+    failure.write_text('{"error": "the process was killed by signal 9"}')  # when its page was there already
+    rows = table(finished)
     assert trustirl("bench", bench / "grid.toml", "--out", finished, *FINISHED) == 0
     assert not failure.exists()
-    assert (run / "report.html").exists()
-    assert (run / "summary.json").stat().st_mtime_ns == summary
     assert table(finished) == rows
+
+
+@pytest.mark.parametrize(
+    ("there", "task", "command"),
+    [
+        ([], "CartPole-v1", "train bc --task CartPole-v1 --out RUN --overwrite"),
+        (["checkpoints/latest.json"], "CartPole-v1", "resume RUN"),
+        (["checkpoints/latest.json"], "my_tasks:Mine-v0", "resume RUN --task my_tasks:Mine-v0"),
+        (["checkpoints/latest.json", "summary.json"], "CartPole-v1", "report RUN"),
+        (["summary.json", "report.html"], "CartPole-v1", ""),
+    ],
+)
+def test_a_run_is_gone_on_with_where_it_was_left(
+    there: list[str], task: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, log = tmp_path / "runs" / "one", tmp_path / "logs" / "one.log"
+    for name in there:
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).touch()
+    monkeypatch.setattr(sys, "executable", shutil.which("echo"))
+    assert work.perform(str(tmp_path), "runs/one", ["train", "bc", "--task", task]) == ""
+    said = log.read_text().removeprefix("-m trustirl.bench.worker ").strip() if log.exists() else ""
+    assert said == command.replace("RUN", str(run))
 
 
 def test_what_a_failure_file_holds_is_not_asked(bench: Path, finished: Path) -> None:
@@ -254,7 +274,7 @@ def test_two_at_once_in_one_folder_are_refused(tmp_path: Path, capsys: pytest.Ca
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert trustirl("bench", file, "--out", tmp_path) == 2
-    assert "another `trustirl bench` works in" in capsys.readouterr().err
+    assert f"is working in {tmp_path}; wait" in capsys.readouterr().err
 
 
 def test_a_log_is_a_new_file_whatever_was_there(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from trustirl.bench.suites import Suite
 from trustirl.bench.work import Executor, Work, is_done, state_of
 from trustirl.core.errors import InputError
 from trustirl.core.files import write_json
+from trustirl.core.lock import held
 from trustirl.report.rows import result_row
 
 OWN = ["bench.json", "results.json", "report.html", "failures"]  # what is no run
@@ -35,20 +36,9 @@ def opened(out: str) -> Iterator[Path]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Refuse to work where another bench does; the lock goes with the process that holds it."""
-    try:
-        import fcntl
-    except ImportError:  # not everywhere
-        yield
-        return
+    """Refuse to work where another bench does."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"another `trustirl bench` works in {folder}; wait for it or choose another --out."
-            ) from None
+    with held(folder):
         yield
 
 

@@ -67,12 +67,7 @@ def _performed(
     with at_hand(out, run) as (folder, log, mirror):
         if is_done(folder):
             return ""
-        commands: dict[State, list[str]] = {
-            "new": [*arguments, "--out", str(folder), "--overwrite"],
-            "unfinished": ["resume", str(folder)],
-            "finished": ["report", str(folder)],  # only its page is missing
-        }
-        command = commands[state_of(folder)]
+        command = _command(state_of(folder), folder, arguments)
         log.unlink(missing_ok=True)  # it may be a link or a pipe
         with log.open("xb") as output:
             process = subprocess.Popen(
@@ -86,6 +81,16 @@ def _performed(
             with process:  # where what follows fails, its standard input is closed and it ends
                 _wait(process, mirror, stop)
         return "" if process.returncode == 0 else _sentence(process.returncode, log)
+
+
+def _command(state: State, folder: Path, arguments: Sequence[str]) -> list[str]:
+    if state == "new":
+        return [*arguments, "--out", str(folder), "--overwrite"]
+    if state == "finished":
+        return ["report", str(folder)]  # only its page is missing
+    task = arguments[arguments.index("--task") + 1]
+    # A module is imported for it, which a run's own files must not decide.
+    return ["resume", str(folder), *(["--task", task] if ":" in task else [])]
 
 
 def tail(file: Path, most: int) -> bytes:
