@@ -1,13 +1,16 @@
 """What every algorithm owes: finite numbers, one compilation, determinism, and a reward that moves."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from trustirl.algorithms import ALGORITHMS
+from trustirl.core.descend import decaying_adam, decays, trainable
 from trustirl.core.types import TrainState
 from trustirl.irl.loop import Loop, iterate, make_loop, over_seeds, seed_keys
+from trustirl.nets.mlp import MLP, ensemble
 from trustirl.nets.rewards import reward_factory
 from trustirl.rl.exact import exact_solver, occupancy, solve
 from trustirl.rollouts.exact import exact_sampler
@@ -86,3 +89,31 @@ def test_rounds_of_policy_iteration_learn_too() -> None:
     (_, first), *_, (_, metrics) = iterate(small_loop("ml-irl", rounds=1), seed_keys(1), 30)
     assert float(metrics["gap"][0]) != float(first["gap"][0])
     assert float(metrics["suboptimality"][0]) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "action_inputs", "held_down"),
+    [
+        ("table", False, {".table"}),
+        ("table", True, {".table"}),
+        ("linear", False, {".model.weight"}),
+        ("mlp", True, {f".model.layers[{layer}].weight" for layer in range(3)}),
+    ],
+)
+def test_weight_decay_moves_the_trained_weights_and_nothing_else(
+    kind: str, action_inputs: bool, held_down: set[str]
+) -> None:
+    """Where the loss has no slope: tables of states too, and never biases or the fixed features."""
+    weights = trainable(reward_factory(kind, np.eye(4), 3, action_inputs)(jax.random.key(0)))
+    optimizer = decaying_adam(0.1, 0.5, weight_decay=0.1)
+    flat = jax.tree.map(jnp.zeros_like, weights)
+    updates = eqx.filter_jit(lambda: optimizer.update(flat, optimizer.init(weights), weights)[0])()
+    moves, _ = jax.tree_util.tree_flatten_with_path(updates)
+    assert {jax.tree_util.keystr(path) for path, move in moves if np.any(move != 0)} == held_down
+
+
+def test_weight_decay_spares_the_biases_and_norms_of_an_ensemble() -> None:
+    net = ensemble(lambda key: MLP(3, 2, 4, 1, key, layer_norm=True), 2, jax.random.key(0))
+    flags, _ = jax.tree_util.tree_flatten_with_path(decays(trainable(net)))
+    assert {jax.tree_util.keystr(path) for path, flag in flags if flag} == {".layers[0].weight", ".layers[1].weight"}
+    assert len(flags) == 6

@@ -56,10 +56,21 @@ def shorten(net: PyTree, old: PyTree, acceptable: Callable[[PyTree], Array]) -> 
 def decaying_adam(step_size: float, decay: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
     """Adam with step size / (number of steps)^decay: ML-IRL's decaying step (Zeng et al. 2022).
 
-    The weight decay is the gradient of an L2 penalty on matrices; biases and statistics are left alone.
+    The weight decay is the gradient of an L2 penalty on what `decays` marks.
     """
     adam = optax.adam(lambda count: step_size / (1.0 + count) ** decay)
-    if not weight_decay:
-        return adam
-    matrices = lambda net: jax.tree.map(lambda x: x.ndim > 1, net)  # noqa: E731
-    return optax.chain(optax.add_decayed_weights(weight_decay, matrices), adam)
+    return optax.chain(optax.add_decayed_weights(weight_decay, decays), adam) if weight_decay else adam
+
+
+def decays(net: PyTree) -> PyTree:
+    """True at the weights of linear layers and at tables; False at biases, norms, statistics and fixed features.
+
+    Shapes would not tell: features are a matrix, a table of states is none, and an ensemble's biases have two axes.
+    """
+
+    def marked(path: Any, node: Any) -> Any:
+        if isinstance(node, eqx.nn.Linear):
+            return eqx.tree_at(lambda layer: layer.weight, jax.tree.map(lambda _: False, node), True)
+        return getattr(path[-1], "name", "") == "table"
+
+    return jax.tree_util.tree_map_with_path(marked, net, is_leaf=lambda node: isinstance(node, eqx.nn.Linear))
