@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from trustirl.core.errors import InputError
 from trustirl.core.files import read_arrays, read_form, write_arrays, write_json
+from trustirl.core.observations import leaves
 from trustirl.core.records import Solver
 from trustirl.core.trees import tree_from_arrays, tree_to_arrays
 from trustirl.core.types import Transition
@@ -27,7 +28,7 @@ from trustirl.rl.sac import sac
 from trustirl.rl.softq import softq
 from trustirl.rollouts.policy import Design, HostPolicy, Policies
 from trustirl.rollouts.spaces import flatten_observations, from_env_actions, to_env_actions
-from trustirl.tasks.control import Spaces
+from trustirl.tasks.control import Spaces, described_spaces
 
 FORMAT_VERSION = 1
 Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -199,6 +200,11 @@ class RewardReplaced(gym.Wrapper):
 
     def __init__(self, env: gym.Env, reward: ControlReward) -> None:
         """Wrap any environment with the observations and actions that the reward was learned for."""
+        name = env.spec.id if env.spec else type(env.unwrapped).__name__
+        here, learned = described_spaces(name, env), reward.spaces
+        if differ := [word for word, value in here.items() if not np.array_equal(value, getattr(learned, word))]:
+            told = ", ".join(f"{word} {here[word]} instead of {getattr(learned, word)}" for word in differ)
+            raise InputError(f"the reward was learned for {learned.name}, and {name} has {told}; wrap that task.")
         super().__init__(env)
         self.learned_reward = reward
 
@@ -308,15 +314,25 @@ def _card(spaces: Spaces) -> dict[str, Any]:
 
 
 def _rows(observation: Any, spaces: Spaces) -> tuple[Float[np.ndarray, "batch obs"], bool]:
-    """Observations as rows, and whether they were a batch."""
-    first = np.asarray(next(iter(observation.values())) if isinstance(observation, Mapping) else observation)
-    # A Dict's entries are vectors or scalars; a batch of them has one axis more than its first entry's rows.
-    for count, batched in ((1, False), (len(first) if first.ndim else 0, True)):
-        if count:
-            try:
-                rows = flatten_observations(observation, count)
-            except ValueError:
-                continue
-            if rows.shape[1] == spaces.obs_dim:
-                return rows, batched
-    raise InputError(f"observations of {spaces.name} have {spaces.obs_dim} dimensions, got shape {first.shape}.")
+    """Observations as rows, and whether they were a batch, be it of one."""
+    try:
+        given = observation if isinstance(observation, Mapping) else np.asarray(observation)
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused below
+            parts = [np.asarray(part, np.float32) for part in leaves(given)]
+            axes = max((part.ndim for part in parts), default=0)
+            # An entry is a vector or a number: two axes are a batch, and so is one if the entries are numbers.
+            single = axes < 2 and sum(part.size for part in parts) == spaces.obs_dim
+            rows = flatten_observations(given, 1 if single else len(parts[0]))
+    except (ValueError, TypeError, IndexError, ZeroDivisionError):
+        raise InputError(
+            f"observations of {spaces.name} are {spaces.obs_dim} numbers each, got {observation!r:.60}."
+        ) from None
+    if rows.shape[1] != spaces.obs_dim:
+        told = ", ".join(str(part.shape) for part in parts)
+        raise InputError(f"observations of {spaces.name} have {spaces.obs_dim} dimensions, got shape {told}.")
+    if not np.isfinite(rows).all():
+        place, entry = np.argwhere(~np.isfinite(rows))[0]
+        raise InputError(
+            f"observation {place} has {rows[place, entry]} at entry {entry}; there is no answer to what is no number."
+        )
+    return rows, not single

@@ -1,7 +1,7 @@
 """What training leaves: a policy to act with and a reward to reuse. Loading never executes code."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -38,13 +38,19 @@ class TabularPolicy:
     """A policy of the exact world, with Stable-Baselines3's `predict`."""
 
     log_prob: Float[np.ndarray, "states actions"]
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False, compare=False)
 
-    def predict(self, obs: WholeNumbers, deterministic: bool = False, seed: int = 0) -> tuple[Any, None]:
-        """Actions for states; the likeliest ones if deterministic, else drawn with `seed`."""
-        states = _indices(obs, len(self.log_prob), "state")
-        rows = self.log_prob[states]
+    def predict(
+        self,
+        observation: WholeNumbers,
+        state: None = None,  # noqa: ARG002  for recurrent policies, which this is not
+        episode_start: Any = None,  # noqa: ARG002
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """Actions for one state or a batch: the likeliest, or drawn with the policy's own generator."""
+        rows = self.log_prob[_indices(observation, len(self.log_prob), "state")]
         if not deterministic:
-            rows = rows + np.random.default_rng(seed).gumbel(size=rows.shape)  # the Gumbel trick
+            rows = rows + self.random.gumbel(size=rows.shape)  # the Gumbel trick
         return rows.argmax(axis=-1), None
 
 

@@ -136,3 +136,6 @@ def test_predict_is_the_policy_that_was_evaluated() -> None:
     assert not np.array_equal(drawn, again)
     named, _ = policy.predict({"b": obs[:, 2:], "a": obs[:, :2]}, deterministic=True)
     np.testing.assert_array_equal(named, likeliest)
+    for rows in (slice(0, 1), 0):  # a batch of one, and one alone
+        named, _ = policy.predict({"b": obs[rows, 2:], "a": obs[rows, :2]}, deterministic=True)
+        np.testing.assert_allclose(named, likeliest[rows], atol=1e-5)

@@ -123,6 +123,54 @@ def test_a_wrapped_environment_pays_the_learned_reward(run: ti.Run) -> None:
         assert abs(reward - plain) > 1e-3
 
 
+def test_a_batch_of_one_stays_a_batch(run: ti.Run) -> None:
+    obs = np.linspace(-0.1, 0.1, run.policy.spaces.obs_dim)
+    alone, batch = (run.policy.predict(given, deterministic=True)[0] for given in (obs, obs[None]))
+    assert batch.shape == (1, *np.shape(alone))
+    np.testing.assert_allclose(batch[0], alone, rtol=1e-6)
+    assert run.policy.predict([list(obs)])[0].shape == batch.shape
+    assert run.policy.predict((obs, obs, obs), deterministic=True)[0].shape == (3, *np.shape(alone))
+    assert run.reward(obs[None], batch).shape == (1,)
+    assert np.shape(run.reward(obs, alone)) == ()
+
+
+@pytest.mark.parametrize("envs", [1, 2])
+def test_a_vector_environment_is_played_as_stable_baselines_does(run: ti.Run, envs: int) -> None:
+    """The loop of its `evaluate_policy`: observations of all environments in, actions of all out."""
+    vector = gym.vector.SyncVectorEnv([lambda: gym.make(run.config["task"], max_episode_steps=5)] * envs)
+    obs, _ = vector.reset(seed=0)
+    states, starts = None, np.ones(envs, bool)
+    returns, played = np.zeros(envs), np.zeros(envs, int)
+    for _ in range(8):
+        actions, states = run.policy.predict(obs, state=states, episode_start=starts, deterministic=True)
+        assert actions.shape == vector.action_space.shape
+        obs, rewards, terminated, truncated, _ = vector.step(actions)
+        starts = terminated | truncated
+        returns, played = returns + rewards, played + 1
+    vector.close()
+    assert np.isfinite(returns).all()
+    assert run.reward(obs, actions).shape == (envs,)
+
+
+def test_what_is_no_number_is_refused(run: ti.Run) -> None:
+    obs = np.zeros((2, run.policy.spaces.obs_dim))
+    actions = run.policy.predict(obs)[0]
+    obs[1, 2] = np.nan
+    for asked in (lambda: run.policy.predict(obs), lambda: run.reward(obs, actions)):
+        with pytest.raises(ti.InputError, match="observation 1 has nan at entry 2"):
+            asked()
+    with pytest.raises(ti.InputError, match="has inf at entry 0"):
+        run.policy.predict(np.full(run.policy.spaces.obs_dim, 1e300))
+    for odd in (None, "left", [[0.0], [0.0, 1.0]], np.zeros(0)):
+        with pytest.raises(ti.InputError, match="observations of"):
+            run.policy.predict(odd)
+
+
+def test_the_reward_of_another_task_is_refused_when_wrapping(run: ti.Run) -> None:
+    with pytest.raises(ti.InputError, match="and Acrobot-v1 has obs_dim 6 instead of"):
+        run.reward.wrap(gym.make("Acrobot-v1"))
+
+
 @pytest.mark.slow  # kill -9 below and the expert's interruption (tests/control/test_expert.py) are quick
 def test_an_interrupted_run_saves_and_resumes_to_the_same_metrics(run: ti.Run, tmp_path: Path) -> None:
     """A signal in the middle of an iteration: it is finished, saved, and the exit says how to go on."""

@@ -46,8 +46,11 @@ def test_policy_predicts_like_stable_baselines(run: ti.Run) -> None:
     assert actions.shape == (2,)
     action, _ = run.policy.predict(1, deterministic=True)
     assert action == 2  # the cell above the middle moves down, to the target
-    frequencies = np.bincount(run.policy.predict(np.zeros(20_000, int), seed=3)[0], minlength=5) / 20_000
+    assert run.policy.predict([1], None, None, True)[0].shape == (1,)
+    frequencies = np.bincount(run.policy.predict(np.zeros(20_000, int))[0], minlength=5) / 20_000
     np.testing.assert_allclose(frequencies, np.exp(run.policy.log_prob[0]), atol=0.02)
+    drawn = [int(run.policy.predict(0)[0]) for _ in range(40)]
+    assert len(set(drawn)) > 1  # each call draws anew
 
 
 def test_reward_is_batched_numpy_and_recovers_the_distance(run: ti.Run) -> None:
@@ -56,6 +59,7 @@ def test_reward_is_batched_numpy_and_recovers_the_distance(run: ti.Run) -> None:
     distance = np.hypot(*(np.stack(np.divmod(np.arange(9), 3)) - 1))
     assert np.corrcoef(rewards, -distance)[0, 1] > 0.999
     np.testing.assert_array_equal(run.reward.table()[:, 3], rewards)
+    assert run.reward([4], [0]).shape == (1,)
     with pytest.raises(ti.InputError, match=r"0\.\.8"):
         run.reward(np.array([9]), np.array([0]))
 

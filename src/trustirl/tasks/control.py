@@ -123,6 +123,11 @@ def task_of_file(name: str, where: Path) -> str:
     return name
 
 
+def described_spaces(name: str, env: gym.Env) -> dict[str, Any]:
+    """What `Spaces` says of an environment, or why it is none of ours."""
+    return {"obs_dim": _observation_size(name, env.observation_space)} | _action_fields(name, env.action_space)
+
+
 def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gym.Env) -> ControlTask:
     reference = _reference(probe.spec)
     return ControlTask(
@@ -130,8 +135,7 @@ def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gy
         env_id=probe.spec.id if probe.spec else type(probe.unwrapped).__name__,
         make=make,
         env_kwargs=env_kwargs,
-        obs_dim=_observation_size(name, probe.observation_space),
-        **_action_fields(name, probe.action_space),
+        **described_spaces(name, probe),
         horizon=_horizon(name, probe),
         random_return=reference.random,
         expert_return=reference.expert,
