@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from trustirl.report import write_comparison, write_report
+
 GRID = {"kind": "grid", "shape": [7, 7], "target": 24}
 FIGURES = ["rewards", "visits", "likelihood", "trust", "returns", "certificate"]
 CONTROL_FIGURES = ["returns", "gap", "trust", "solver"]
+HOSTILE = '<meta http-equiv="refresh" content="0;url=http://elsewhere.invalid/">\'"&'
 LABELS = ("TRRO quadratic", "TRRO curvature", "TRRO paper (C from Theorem 1)", "PIRO", "ML-IRL")
 
 
@@ -84,13 +87,15 @@ def write_control_run(
     expert_return: float | None = 3234.5,
     trust_region: bool = True,
     finished: bool = True,
+    offline: bool = False,
 ) -> Path:
     """Write all files of a run on a Gymnasium task into `folder` and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     steps = 10_000 * evaluations
     config = {"algorithm": algorithm, "task": task, "seeds": seeds, "steps": steps, "demos": "data/hopper.npz"}
     config |= {"demo_episodes": 1}
-    write_json(folder / "config.json", config | {"plan": {"steps_per_iteration": 5000}, "solver": settings or {}})
+    group = "offline" if offline else "plan"
+    write_json(folder / "config.json", config | {group: {"steps_per_iteration": 5000}, "solver": settings or {}})
     write_json(
         folder / "manifest.json",
         {
@@ -112,7 +117,7 @@ def write_control_run(
             row = {
                 "seed": seed,
                 "iteration": 2 * i,
-                "env_steps": 10_000 * i + 1000,
+                "env_steps": 0 if offline else 10_000 * i + 1000,
                 "return_mean": float(18 + skill * (2900 + 120 * seed) * progress + 90 * noise.normal() - fall),
                 "return_std": float(150 * abs(noise.normal())),
                 "gap": float(0.4 * np.exp(-i / 9) + 0.02 * noise.normal()),
@@ -159,6 +164,33 @@ def write_bench(folder: Path, labels: dict[str, str] | None = None) -> Path:
             jobs.append(job | {"label": label, "command": f"trustirl train {algorithm} --task {task} --seeds 5"})
     write_json(folder / "bench.json", {"format": 1, "suite": "smoke", "jobs": jobs})
     return folder
+
+
+def hostile_pages(folder: Path) -> dict[str, Path]:
+    """A page of every kind, where whatever a file may say tries to leave for another site."""
+    exact = write_run(folder / "exact", task=HOSTILE, seeds=2, iterations=5)
+    compared = json.loads((exact / "comparison.json").read_text())
+    compared["curves"][0]["label"] = HOSTILE
+    write_json(exact / "comparison.json", compared)
+    control = write_control_run(folder / "control", algorithm=HOSTILE, evaluations=3)
+    manifest = json.loads((control / "manifest.json").read_text())
+    told = {"device": HOSTILE, "command": HOSTILE, "clipped_actions": HOSTILE, "versions": {HOSTILE: HOSTILE}}
+    write_json(control / "manifest.json", manifest | told)
+    # A method that steps no environment beside one that does: its end is drawn as a level.
+    for place, name in enumerate(("one", "two")):
+        made = {"algorithm": HOSTILE, "settings": {HOSTILE: HOSTILE + str(place)}, "evaluations": 3}
+        write_control_run(folder / name, **made, offline=place == 1)
+    bench = write_bench(folder / "bench", labels={"piro": HOSTILE})
+    described = json.loads((bench / "bench.json").read_text()) | {"suite": HOSTILE}
+    described["jobs"][3] |= {"name": HOSTILE, "command": HOSTILE}
+    described["jobs"].append({"name": "gone" + HOSTILE, "label": HOSTILE, "runs": ["runs/gone"]})
+    write_json(bench / "bench.json", described)
+    return {
+        "run in the exact world": write_report(exact),
+        "run on a simulator": write_report(control),
+        "comparison": write_comparison([folder / "one", folder / "two", exact], folder / "comparison.html"),
+        "bench": write_comparison([bench], folder / "bench.html"),
+    }
 
 
 def _write_metrics(path: Path, seeds: int, iterations: int, trust_region: bool) -> list[float]:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from synthetic_demos import DEMO_FIGURES, write_synthetic_demo_page
-from synthetic_run import CONTROL_FIGURES, FIGURES, write_bench, write_control_run, write_run
+from synthetic_run import CONTROL_FIGURES, FIGURES, hostile_pages, write_bench, write_control_run, write_run
 
 from trustirl.report import write_comparison, write_report
 
@@ -162,6 +162,14 @@ def test_pointing_at_a_curve_tells_its_numbers(browser: Any, tmp_path: Path) -> 
     means = [row["return_mean"] for row in rows if row["env_steps"] == 31_000]
     told = [title for title in browser.execute_script(titles) if title.startswith("31,000 steps: ")]
     assert told == [f"31,000 steps: {np.mean(means):,.0f} ({means[0]:,.0f}, {means[1]:,.0f})"]
+
+
+def test_no_page_leaves_for_another_site(browser: Any, tmp_path: Path) -> None:
+    for page in hostile_pages(tmp_path).values():
+        open_page(browser, page, 1280, "light")
+        time.sleep(0.3)  # a refresh would come just after the page has loaded
+        assert browser.current_url == page.as_uri()
+        assert [url for url in requested(browser) if url != page.as_uri() and not url.startswith("data:")] == []
 
 
 # --- comparisons -----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from trustirl.evaluation.stats import bootstrap
 from trustirl.report import report, write_comparison, write_report
 from trustirl.report.compare import Panel, curves_figure
 from trustirl.report.plots import Series
-from trustirl.report.study import read_study
+from trustirl.report.study import read_study, run_folders
 from trustirl.report.words import number
 
 
@@ -252,7 +252,7 @@ def test_damaged_runs_are_listed_and_the_others_drawn(tmp_path: Path) -> None:
     (folder / "failures").mkdir()
     write_json(folder / "failures" / "dac-Hopper-v4.json", {"error": "the <critic> is not finite."})
     html = page_of(folder, out=tmp_path)
-    for reason in ("is not finished; continue it with", "line 1 is not valid JSON", "config.json cannot be read",
+    for reason in ("is not finished; continue it with", "line 1 is not valid JSON", "is not a text in UTF-8",
                    "holds no run", "the &lt;critic&gt; is not finite."):  # fmt: skip
         assert reason in html, reason
     assert html.count('class="tag problem"') == 5
@@ -261,6 +261,41 @@ def test_damaged_runs_are_listed_and_the_others_drawn(tmp_path: Path) -> None:
     assert table[1][4] == "–"
     assert table[1][3].count("seed ") == table[2][3].count("seed ") == 3
     assert table[2][4].count("seed ") == 5
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308])
+@pytest.mark.parametrize("name", ["return_mean", "drift"])
+def test_a_run_beyond_all_bounds_is_left_out_by_name(tmp_path: Path, name: str, value: float) -> None:
+    sound, wild = (write_control_run(tmp_path / run, seeds=2, evaluations=3) for run in ("sound", "wild"))
+    rows = rows_of(wild)
+    rows[3][name] = value
+    (wild / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    html = page_of(sound, wild, out=tmp_path)
+    assert f"{wild} recorded {name} beyond ±1e+100, which cannot be compared" in html
+    assert [row.runs[0].seeds for row in read_study([sound, wild]).rows] == [(0, 1)]
+
+
+def test_what_no_screen_can_tell_apart_and_no_font_can_write_is_compared(tmp_path: Path) -> None:
+    runs = [write_control_run(tmp_path / name, algorithm=name, evaluations=3) for name in ("piro", "wild")]
+    rows = [row | {"drift": 5e-324, "return_mean": 1e99} for row in rows_of(runs[1])]
+    (runs[1] / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for run in runs:
+        write_json(run / "config.json", json.loads((run / "config.json").read_text()) | {"task": "a\ud800b"})
+    for name in ("html", "md", "csv", "latex", "png"):
+        write_comparison(runs, tmp_path / f"page.{name}", name)
+    assert "a?b" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("run", ["../victim", "runs/..", "runs/.", "runs/../../victim", "/victim", "runs/a/..", ""])
+def test_a_bench_reads_no_run_outside_its_folder(tmp_path: Path, run: str) -> None:
+    bench = write_bench(tmp_path / "bench")
+    write_control_run(tmp_path / "victim", evaluations=3)
+    described = json.loads((bench / "bench.json").read_text())
+    described["jobs"][0]["runs"][0] = run
+    write_json(bench / "bench.json", described)
+    for read in (lambda: read_study([bench]), lambda: run_folders(bench)):
+        with pytest.raises(InputError, match=r"bench\.json names the run .*, which is not in .*runs; restore"):
+            read()
 
 
 def test_a_page_of_failures_alone(tmp_path: Path) -> None:

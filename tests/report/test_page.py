@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from synthetic_run import FIGURES, write_json, write_run
+from synthetic_run import FIGURES, HOSTILE, hostile_pages, write_json, write_run
 
 import trustirl.report as report
 from trustirl.core.errors import InputError
@@ -146,6 +147,18 @@ def test_caption_warns_where_the_drawing_and_the_headline_differ(tmp_path: Path)
     assert "upside down" in html
 
 
+@pytest.mark.parametrize("value", [1.7e308, -1e308, 1e99, 5e-324])
+def test_a_page_leaves_out_what_is_too_large_to_be_drawn(tmp_path: Path, value: float) -> None:
+    folder = write_run(tmp_path / "run", seeds=1, iterations=3)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    extreme = dict.fromkeys(("return_mean", "return_std", "ell", "gap", "drift", "mu"), value)
+    (folder / "metrics.jsonl").write_text("\n".join(json.dumps(row | extreme) for row in rows))
+    summary = json.loads((folder / "summary.json").read_text())
+    write_json(folder / "summary.json", summary | {"returns": [value], "ell": [value], "wall_seconds": abs(value)})
+    html = write_report(folder).read_text(encoding="utf-8")
+    assert ("left out where beyond ±1e+100" in html) == (abs(value) > 1e100)
+
+
 @pytest.mark.parametrize("states", [2, 12, 500])
 def test_states_without_a_grid_are_drawn_too(tmp_path: Path, states: int) -> None:
     html = write_report(
@@ -183,6 +196,17 @@ def test_text_of_a_run_stays_text(tmp_path: Path) -> None:
     assert not {"script", "img"} & {tag for tag, _ in tags_of(html)}
     assert "<h1>PIRO on &lt;script&gt;alert(1)&lt;/script&gt;</h1>" in html
     assert "&lt;img src=x onerror=alert(1)&gt; $x$ &amp; $" in html
+
+
+@pytest.mark.usefixtures("words_only")
+def test_no_page_leaves_for_another_site(tmp_path: Path) -> None:
+    for kind, page in hostile_pages(tmp_path).items():
+        tags = tags_of(page.read_text(encoding="utf-8"))
+        assert [attrs["http-equiv"] for tag, attrs in tags if tag == "meta" and "http-equiv" in attrs] == [
+            "Content-Security-Policy"
+        ], kind
+        assert sum(tag == "meta" for tag, _ in tags) == 3, kind
+        assert escape(HOSTILE) in page.read_text(encoding="utf-8"), kind
 
 
 @pytest.mark.usefixtures("words_only")

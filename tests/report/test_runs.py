@@ -1,6 +1,7 @@
 """A run that is incomplete or malformed is refused with the name of the file at fault."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,14 @@ Damage = Callable[[Path], object]
 
 def without(name: str) -> Damage:
     return lambda folder: (folder / name).unlink()
+
+
+def piped(name: str) -> Damage:
+    def damage(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return damage
 
 
 def cut(name: str) -> Damage:
@@ -62,12 +71,14 @@ MALFORMED: dict[str, tuple[Damage, str]] = {
     "no maps": (without("maps.safetensors"), "maps.safetensors"),
     "config cut": (cut("config.json"), "config.json is not valid JSON or was cut short"),
     "metrics cut": (cut("metrics.jsonl"), r"metrics.jsonl(, line \d+ is not valid| must hold the same)"),
-    "maps cut": (cut("maps.safetensors"), "maps.safetensors cannot be read"),
+    "maps cut": (cut("maps.safetensors"), "maps.safetensors is damaged"),
     "certificate cut": (cut("certificate.json"), "certificate.json"),
     "comparison cut": (cut("comparison.json"), "comparison.json"),
     "config is a list": (replaced("config.json", b"[]"), "config.json must hold a JSON object"),
-    "config is not UTF-8": (replaced("config.json", b'{"task": "\xff"}'), "config.json cannot be read"),
+    "config is not UTF-8": (replaced("config.json", b'{"task": "\xff"}'), "config.json is not a text in UTF-8"),
     "config too deep": (replaced("config.json", b"[" * 100_000), "config.json is not valid"),
+    "metrics is a pipe": (piped("metrics.jsonl"), "metrics.jsonl is not a regular file"),
+    "maps are a pipe": (piped("maps.safetensors"), "maps.safetensors is missing"),
     "metrics empty": (replaced("metrics.jsonl", b""), "metrics.jsonl must hold the same iterations"),
     "task is a number": (changed("config.json", task=3), "config.json: 'task'"),
     "seeds twice": (changed("manifest.json", seeds=[0, 0, 1]), "manifest.json: 'seeds'"),
@@ -93,6 +104,14 @@ MALFORMED: dict[str, tuple[Damage, str]] = {
     "curve without label": (changed("comparison.json", curves=[{"ell": [1]}]), "'label'"),
     "steps too few": (changed("certificate.json", step=[1.0]), "certificate.json: 'step'"),
 }
+
+
+def test_halves_of_characters_become_question_marks(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", iterations=1)
+    changed("config.json", task="a\ud800b😀", demos=["\udc00"])(folder)
+    run = read_run(folder)
+    assert run.task == "a?b😀"
+    assert run.config["demos"] == ["?"]
 
 
 @pytest.mark.parametrize("name", MALFORMED)

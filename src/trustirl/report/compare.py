@@ -274,7 +274,7 @@ def _rewards(study: Study) -> str:
             "The reward behind the demonstrations beside those recovered from them, means over seeds, drawn with "
             f"the scale and shift that fit best.{left}"
         )
-        parts.append(figure(Section(f"rewards-{place}", f"Rewards on {escape(task)}", caption, draw)))
+        parts.append(figure(Section(f"rewards-{place}", f"Rewards on {task}", caption, draw)))
     return "".join(parts)
 
 
@@ -310,11 +310,11 @@ def _downloads(study: Study) -> str:
 
 
 def _repeat(row: Row) -> str:
-    parts = [("Command", escape(row.command or "not recorded"))]
+    parts = [("Command", row.command or "not recorded")]
     for run in row.runs:
         which = f" of seeds {', '.join(map(str, run.seeds))}" if len(row.runs) > 1 else ""
         parts += [(f"Configuration{which}", shown_json(run.config)), (f"Manifest{which}", shown_json(run.manifest))]
-    return details(f"How to repeat {escape(row.label)} on {escape(row.task)}", parts)
+    return details(f"How to repeat {row.label} on {row.task}", parts)
 
 
 class Panel(NamedTuple):

@@ -22,8 +22,7 @@ def render(seen: Inspection, source: str, about_task: str = "") -> str:
     """The whole page; the same demonstrations always give the same text."""
     task = seen.task.name if seen.task else seen.demos.provenance.get("env_id")
     title = f"Demonstrations of {task}" if task else "Demonstrations"
-    rows = [(escape(name), escape(text)) for name, text in facts(seen, source, about_task)]
-    glance = table("At a glance", "", (), rows).replace("<table>", '<table class="facts">')
+    glance = table("At a glance", "", (), facts(seen, source, about_task)).replace("<table>", '<table class="facts">')
     drawn = "".join(map(figure, _sections(seen)))
     return document("TrustIRL demonstrations", title, source, _cards(seen), (_findings(seen), drawn, glance))
 

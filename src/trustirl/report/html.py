@@ -1,4 +1,7 @@
-"""The frame of our pages: one HTML file each, which needs nothing but itself."""
+"""The frame of our pages: one HTML file each, which needs nothing but itself.
+
+Whatever is said in words is given as plain text and becomes HTML here; parts, drawings and styles are HTML already.
+"""
 
 import base64
 import hashlib
@@ -114,7 +117,7 @@ def write_drawn(draw: Callable[[], str | bytes], target: Path) -> Path:
 def document(
     brand: str, title: str, lead: str, cards: Iterable[Card], parts: Iterable[str], style: str = "", script: str = ""
 ) -> str:
-    """The whole page: plain texts at its head, and parts that are HTML already."""
+    """The whole page: texts at its head, and parts that are HTML already."""
     body = "\n".join(parts)
     policy, code = POLICY, ""
     if script:
@@ -133,7 +136,7 @@ def document(
 <body>
 <main>
 <header>
-<p class="brand">{brand}</p>
+<p class="brand">{escape(brand)}</p>
 <h1>{escape(title)}</h1>
 <p class="lead">{escape(lead)}</p>
 </header>
@@ -146,36 +149,37 @@ def document(
 
 
 def _card(name: str, value: str, note: str) -> str:
+    name, value, note = map(escape, (name, value, note))
     return f'<div><dt>{name}</dt><dd class="value">{value}</dd><dd class="note">{note}</dd></div>'
 
 
 def figure(section: Section) -> str:
     """A drawing in both layouts, under its caption."""
+    name, heading, caption, absent = map(escape, (section.name, section.heading, section.caption, section.absent))
     drawings = {layout.name: section.draw(layout) for layout in LAYOUTS}
     if None in drawings.values():
-        return f"<section><h2>{section.heading}</h2><p>{section.absent}</p></section>"
+        return f"<section><h2>{heading}</h2><p>{absent}</p></section>"
     body = "".join(
-        f'<div class="{layout}" role="img" aria-label="{section.heading}">{svg}</div>'
-        for layout, svg in drawings.items()
+        f'<div class="{layout}" role="img" aria-label="{heading}">{svg}</div>' for layout, svg in drawings.items()
     )
-    caption = f"<figcaption><h2>{section.heading}</h2><p>{section.caption}</p></figcaption>"
-    return f'<figure data-figure="{section.name}">{caption}{body}</figure>'
+    said = f"<figcaption><h2>{heading}</h2><p>{caption}</p></figcaption>"
+    return f'<figure data-figure="{name}">{said}{body}</figure>'
 
 
 def table(heading: str, caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A section that is a table."""
-    names = "".join(f"<th>{name}</th>" for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" for cells in rows)
+    names = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>" for cells in rows)
     content = f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<section><h2>{heading}</h2><p>{caption}</p><div class="scroll">{content}</div></section>'
+    return f'<section><h2>{escape(heading)}</h2><p>{escape(caption)}</p><div class="scroll">{content}</div></section>'
 
 
 def details(summary: str, parts: Iterable[tuple[str, str]]) -> str:
     """A section that opens on demand: headings, each with preformatted text."""
-    body = "".join(f"<h3>{name}</h3><pre>{text}</pre>" for name, text in parts)
-    return f"<section><details><summary>{summary}</summary>{body}</details></section>"
+    body = "".join(f"<h3>{escape(name)}</h3><pre>{escape(text)}</pre>" for name, text in parts)
+    return f"<section><details><summary>{escape(summary)}</summary>{body}</details></section>"
 
 
 def shown_json(values: Mapping[str, Any]) -> str:
-    """A mapping as indented JSON, ready for a page."""
-    return escape(json.dumps(dict(values), indent=2, ensure_ascii=False))
+    """A mapping as indented JSON."""
+    return json.dumps(dict(values), indent=2, ensure_ascii=False)

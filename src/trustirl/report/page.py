@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_drawn
-from trustirl.report.runs import ControlRun, ExactRun, OfflineRun, RunFiles, read_run
+from trustirl.report.runs import LARGEST, ControlRun, ExactRun, OfflineRun, RunFiles, read_run
 from trustirl.report.words import count, duration, number, percent
 
 LAST_EVALUATION = {
@@ -67,6 +66,8 @@ def _circumstances(run: RunFiles) -> list[str]:
         parts.append(f"{Path(str(run.config['demos'])).name} demonstrations")
     if run.manifest.get("clipped_actions"):
         parts.append(f"{run.manifest['clipped_actions']} demonstrated actions clipped")
+    if run.left_out:
+        parts.append(f"{', '.join(run.left_out)} left out where beyond ±{LARGEST:g}")
     if run.manifest.get("device"):
         parts.append(str(run.manifest["device"]))
     return parts
@@ -256,8 +257,8 @@ def _last_evaluation(run: RunFiles) -> str:
 def _details(run: RunFiles) -> str:
     command = run.manifest.get("command")
     parts = (
-        ("Command", escape(command) if isinstance(command, str) else "not recorded"),
-        ("Versions", escape(_versions(run.manifest)) or "not recorded"),
+        ("Command", command if isinstance(command, str) else "not recorded"),
+        ("Versions", _versions(run.manifest) or "not recorded"),
         ("Resolved configuration", shown_json(run.config)),
         ("Manifest", shown_json(run.manifest)),
     )

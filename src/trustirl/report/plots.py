@@ -153,7 +153,7 @@ def draw(plot: Plot, heading: str = "") -> str:
             for tick in ticks_y
         ),
         *(
-            f'<span class="name" style="bottom:{_share(level, y0, y1)}">{name}</span>'
+            f'<span class="name" style="bottom:{_share(level, y0, y1)}">{escape(name)}</span>'
             for name, level in levels.items()
         ),
     ]

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trustirl.core.errors import InputError
 from trustirl.core.files import fitting
-from trustirl.report.runs import ExactRun, read_run
+from trustirl.report.runs import LARGEST, ExactRun, RunFiles, read_run
 
 GROUPS = ("algorithm_config", "solver", "plan", "control", "offline", "exact")
 Row = dict[str, Any]
@@ -34,7 +35,7 @@ class Made:
 
 def result_row(folders: Sequence[Path]) -> Row:
     """What the seeds of one question came to, whether one run holds them or several."""
-    runs = [read_run(folder) for folder in folders]
+    runs = [_ended(folder) for folder in folders]
     first = runs[0]
     config, summary = first.config, first.summary
     made: Made = fitting(first.manifest, f"{folders[0]}/manifest.json", Made)
@@ -66,6 +67,13 @@ def result_row(folders: Sequence[Path]) -> Row:
     for name in ("reward_correlation", "ell") if exact else ():
         row[name] = [_known(value) for summary in exact for value in getattr(summary, name)]
     return row | ({"ell_expert": exact[0].ell_expert} if exact else {})
+
+
+def _ended(folder: Path) -> RunFiles:
+    run = read_run(folder)
+    if "returns" in run.left_out:
+        raise InputError(f"{folder} ended with returns beyond ±{LARGEST:g}; train it again with smaller steps.")
+    return run
 
 
 def _known(value: float) -> float | None:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import NoneType
@@ -14,18 +14,19 @@ from typing import Any, ClassVar, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from trustirl.core.errors import InputError
+from trustirl.core.files import read_arrays, read_text
 from trustirl.evaluation.stats import Stability, stability
 
 Numbers = NDArray[np.float64]
 Parsed = TypeVar("Parsed")
 
+MOST_METRICS = 2**30  # bytes
 METRICS = ("env_steps", "return_mean", "return_std", "ell", "log_likelihood", "gap", "drift", "mu", "seconds")
 SOLVER_METRICS = ("q", "entropy", "critic_loss", "temperature", "reward_scale")
 PURPOSES = ("train", "reward", "evaluation")
+LARGEST, SMALLEST = 1e100, 1e-100  # the squares of what lies between, and their sums, are finite
 MEND = "train the run again or restore the file"
 
 
@@ -125,6 +126,7 @@ class RunFiles:
     manifest: dict[str, Any]
     metrics: Metrics
     summary: Summary
+    left_out: tuple[str, ...] = field(default=(), kw_only=True)  # names of numbers too large to be drawn or compared
 
     def courses(self, measured_in: str) -> list[Stability]:
         """How steadily each seed learned."""
@@ -218,7 +220,29 @@ class _Record:
 
 def read_run(path: Path) -> ExactRun | ControlRun:
     """Read the run in folder `path`; raise InputError naming the file that is missing or wrong."""
-    folder = Path(path)
+    run = _read(Path(path))
+    numbers = run.metrics.columns | _numbers_of(run.summary)
+    left_out = tuple(name for name, values in numbers.items() if (np.abs(values) > LARGEST).any())
+    summary: dict[str, Any] = {
+        name: drawable(values) if isinstance(values, np.ndarray) else float(drawable(np.array(values)))
+        for name, values in _numbers_of(run.summary).items()
+    }
+    metrics = Metrics({name: drawable(column) for name, column in run.metrics.columns.items()})
+    parts: dict[str, Any] = {"metrics": metrics, "summary": replace(run.summary, **summary)}
+    return replace(run, **parts, left_out=left_out)
+
+
+def drawable(values: Numbers) -> Numbers:
+    """What is too large to be squared becomes unknown, what is too small to be divided by becomes nothing."""
+    size = np.abs(values)
+    return np.where(size > LARGEST, math.nan, np.where(size < SMALLEST, 0.0, values))
+
+
+def _numbers_of(summary: Summary) -> dict[str, Any]:
+    return {name: value for name, value in vars(summary).items() if isinstance(value, (float, np.ndarray))}
+
+
+def _read(folder: Path) -> ExactRun | ControlRun:
     if not (folder / "config.json").is_file():
         raise InputError(f"{folder} holds no config.json; give the folder of a run of `trustirl train`.")
     config = _read_json(folder / "config.json")
@@ -254,16 +278,11 @@ def _is_finite(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}); {MEND}.") from error
-
-
 def _parse(text: str, place: str) -> _Record:
     try:
         value = json.loads(text)
+        if "\\ud" in text.lower():  # perhaps half of a character, which nothing could be written with
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place} is not valid JSON or was cut short ({error}); {MEND}.") from error
     if not isinstance(value, dict):
@@ -272,10 +291,10 @@ def _parse(text: str, place: str) -> _Record:
 
 
 def _read_json(path: Path) -> _Record:
-    return _parse(_read_text(path), str(path))
+    return _parse(read_text(path), str(path))
 
 
-def _if_present(path: Path, parse: Callable[[_Record], Parsed]) -> Parsed | None:
+def _if_present(path: Path, parse: Callable[[_Record], Parsed | None]) -> Parsed | None:
     return parse(_read_json(path)) if path.exists() else None
 
 
@@ -287,7 +306,7 @@ def _seeds(manifest: _Record) -> tuple[int, ...]:
 
 
 def _metrics(path: Path, seeds: tuple[int, ...], required: tuple[str, ...], growing: bool = False) -> Metrics:
-    text = _read_text(path)
+    text = read_text(path, MOST_METRICS)
     if growing:
         text = text[: text.rfind("\n") + 1]  # a last line without its end is still being written
     rows: dict[int, dict[int, _Record]] = {seed: {} for seed in seeds}
@@ -374,16 +393,13 @@ def _picture(record: _Record, states: int) -> Picture:
 def _maps(path: Path, seeds: int) -> Maps:
     if not path.is_file():
         raise InputError(f"{path} is missing; this report needs a finished run in the exact world.")
-    try:
-        arrays = {key: np.asarray(value, dtype=np.float64) for key, value in load_file(path).items()}
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} cannot be read or was cut short ({error}); {MEND}.") from error
+    arrays = {key: np.asarray(value, dtype=np.float64) for key, value in read_arrays(path).items()}
     states = arrays.get("true_reward", np.empty(0)).size
 
     def array(key: str, *shape: int) -> Numbers:
         value = arrays.get(key)
-        if value is None or value.shape != shape or value.size == 0 or not np.isfinite(value).all():
-            raise InputError(f"{path}: {key!r} must be finite numbers of shape {list(shape)}; {MEND}.")
+        if value is None or value.shape != shape or value.size == 0 or not (np.abs(value) <= LARGEST).all():
+            raise InputError(f"{path}: {key!r} must be numbers of shape {list(shape)} between ±{LARGEST:g}; {MEND}.")
         if "visits" in key and ((value < 0).any() or (value.sum(axis=-1) <= 0).any()):
             raise InputError(f"{path}: {key!r} must hold no negative number and not only zeros; {MEND}.")
         return value
@@ -401,11 +417,12 @@ def _maps(path: Path, seeds: int) -> Maps:
 def _comparison(record: _Record) -> Comparison:
     curves = record.records("curves")
     sampled = record.record("sampled").whole("episodes") if record.values.get("sampled") is not None else None
-    return Comparison(tuple((curve.text("label"), curve.numbers("ell")) for curve in curves), sampled)
+    return Comparison(tuple((curve.text("label"), drawable(curve.numbers("ell"))) for curve in curves), sampled)
 
 
-def _certificate(record: _Record) -> Certificate:
+def _certificate(record: _Record) -> Certificate | None:
     delta = record.numbers("delta")
     step, gain = (record.numbers(key, delta.size) for key in ("step", "gain"))
     largest, constant, gap = (record.number(key) for key in ("largest_delta", "constant", "occupancy_gap"))
-    return Certificate(delta, step, gain, largest, constant, gap)
+    told = np.concatenate([delta, step, gain, [largest, constant, gap]])
+    return Certificate(delta, step, gain, largest, constant, gap) if (np.abs(told) <= LARGEST).all() else None

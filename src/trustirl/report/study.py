@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -11,12 +12,32 @@ from typing import Any
 import numpy as np
 
 from trustirl.core.errors import InputError
+from trustirl.core.files import read_form, read_json
 from trustirl.evaluation.stats import Stability, normalised, share_falling
-from trustirl.report.runs import Numbers, RunFiles, read_run
+from trustirl.report.runs import LARGEST, Numbers, RunFiles, read_run
 
 NOT_SETTINGS = ("algorithm", "task", "seeds", "first_seed", "demos")
 PNG, LARGEST_FILM = b"\x89PNG\r\n\x1a\n", 1_000_000
+IN_RUNS = re.compile(r"runs/(?!\.{1,2}\Z)[^/\\\0]+")
 MOST_DIFFERENCES = 4  # settings that a label can name before it stops being one
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is read of a job in bench.json."""
+
+    name: str
+    label: str
+    runs: list[str]
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is read of bench.json."""
+
+    jobs: list[Recorded]
+    suite: str = "bench"
 
 
 @dataclass(frozen=True)
@@ -175,40 +196,30 @@ def read_study(paths: Sequence[Path]) -> Study:
             )
     found = list(chain.from_iterable(_bench(path) if is_bench(path) else _row(path.name, [path]) for path in paths))
     rows = _merge(_label([entry for entry in found if isinstance(entry, Row)]))
-    suites = [str(_object(path / "bench.json").get("suite", "bench")) for path in paths if is_bench(path)]
+    suites = [read_form(path / "bench.json", Bench).suite for path in paths if is_bench(path)]
     return Study(", ".join(suites), tuple(rows), tuple(entry for entry in found if isinstance(entry, Failure)))
 
 
 def run_folders(path: Path) -> list[Path]:
     """The folders of all runs at a path, finished or not."""
-    return [folder for *_, folders in _jobs(path) for folder in folders] if is_bench(path) else [path]
+    return [path / run for job in _jobs(path) for run in job.runs] if is_bench(path) else [path]
 
 
 def _bench(folder: Path) -> Iterator[Row | Failure]:
     """The jobs of a bench; one with several folders has its seeds split over them."""
-    for name, label, command, folders in _jobs(folder):
-        failed = folder / "failures" / f"{Path(name).name}.json"
-        yield from _row(name, folders, label, command, _reason(failed))
+    for job in _jobs(folder):
+        failed = folder / "failures" / f"{Path(job.name).name}.json"
+        yield from _row(job.name, [folder / run for run in job.runs], job.label, job.command, _reason(failed))
 
 
-def _jobs(folder: Path) -> list[tuple[str, str, str, list[Path]]]:
-    """Name, label, command and run folders of every job."""
+def _jobs(folder: Path) -> list[Recorded]:
+    """All jobs; their runs lie beside bench.json: no page shows other files, and no film is drawn elsewhere."""
     file = folder / "bench.json"
-    jobs = _object(file).get("jobs")
-    try:
-        return [
-            (
-                str(job["name"]),
-                str(job["label"]),
-                str(job.get("command", "")),
-                [folder / str(run) for run in job["runs"]],
-            )
-            for job in jobs or ()
-        ]
-    except (TypeError, KeyError, AttributeError) as error:
-        raise InputError(
-            f"{file} must list jobs with name, label and runs ({error!r}); run the bench again."
-        ) from None
+    bench: Bench = read_form(file, Bench)
+    for run in chain.from_iterable(job.runs for job in bench.jobs):
+        if not IN_RUNS.fullmatch(run):
+            raise InputError(f"{file} names the run {run!r}, which is not in {folder / 'runs'}; restore that file.")
+    return bench.jobs
 
 
 def _row(
@@ -252,7 +263,13 @@ def _finished(folder: Path) -> RunFiles:
         raise InputError(f"{folder} holds no run; it has not begun or was removed.")
     if not (folder / "summary.json").exists():
         raise InputError(f"{folder} is not finished; continue it with `trustirl resume {folder}`.")
-    return read_run(folder)
+    run = read_run(folder)
+    if run.left_out:
+        raise InputError(
+            f"{folder} recorded {', '.join(run.left_out)} beyond ±{LARGEST:g}, which cannot be compared; train it "
+            "again with smaller steps."
+        )
+    return run
 
 
 def _label(rows: list[Row]) -> list[Row]:
@@ -313,17 +330,6 @@ def _settings(row: Row) -> dict[str, str]:
 def _reason(file: Path) -> str:
     """Why a job failed, as far as its file can be read."""
     try:
-        return str(_object(file).get("error", "the job failed")) if file.is_file() else ""
+        return str(read_json(file).get("error", "the job failed")) if file.is_file() else ""
     except InputError as error:
         return f"the job failed, and {error}"
-
-
-def _object(file: Path) -> dict[str, Any]:
-    """A JSON object out of a bench folder."""
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not readable JSON ({error}); run the bench again.") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{file} must hold a JSON object; run the bench again.")
-    return value

@@ -186,7 +186,7 @@ def markdown(tables: Iterable[Table]) -> str:
     """For READMEs."""
 
     def line(cells: Iterable[Cell | str]) -> str:
-        texts = (_plain(cell, " ({})").replace("|", "\\|").replace("\n", " ") for cell in cells)
+        texts = (_plain(cell, " ({})").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in cells)
         return f"| {' | '.join(texts)} |"
 
     parts = []
@@ -230,7 +230,7 @@ def html(table: Table) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in table.head)
     body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in table.rows)
     return (
-        f'<section data-table="{table.name}"><h2>{escape(table.heading)}</h2><p>{escape(table.caption)}</p>'
+        f'<section data-table="{escape(table.name)}"><h2>{escape(table.heading)}</h2><p>{escape(table.caption)}</p>'
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>'
     )
 
