@@ -69,7 +69,7 @@ def dataset(group: Any, name: str) -> Any:
     if any(settings.get_filter(number)[0] not in FILTERS for number in range(settings.get_nfilters())):
         raise DemoError(f"demo {name} are compressed by a plug-in; write them with gzip or lzf.")
     if h5py.check_string_dtype(found.dtype) is not None and found.shape == ():
-        return found.asstr()
+        return found
     if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8:
         raise DemoError(f"demo {name} must be numbers of at most 64 bits, got dtype {found.dtype}.")
     return found
@@ -77,5 +77,5 @@ def dataset(group: Any, name: str) -> Any:
 
 def contents(file: Path, datasets: Sequence[Any]) -> list[np.ndarray]:
     """The arrays themselves, if the file is large enough to hold them."""
-    require_plausible(file, sum(getattr(entry, "nbytes", 0) for entry in datasets), file.stat().st_size)
-    return [np.array(entry[()]) if not getattr(entry, "nbytes", 0) else entry[()] for entry in datasets]
+    require_plausible(file, sum(entry.nbytes for entry in datasets), file.stat().st_size)
+    return [np.array(entry[()] if entry.dtype.kind in "biuf" else entry.asstr()[()]) for entry in datasets]

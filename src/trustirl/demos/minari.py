@@ -54,7 +54,8 @@ def read_minari(dataset_id: str | os.PathLike[str], env_id: str | None = None) -
         raise DemoError(f"the Minari dataset {dataset_id} was made in {made}, not in {env_id}; choose another one.")
     file = existing_file(folder / "main_data.hdf5", KIND)
     with opened(file) as root:
-        episodes = [_open_episode(root, number) for number in range(_count(metadata, file))]
+        seen: set[int] = set()
+        episodes = [_open_episode(root, number, seen) for number in range(_count(metadata, file))]
         arrays = iter(contents(file, [part for episode in episodes for part in leaves(episode)]))
         filled = [_filled(episode, arrays) for episode in episodes]
     fields = {name: [_rows(name, episode) for episode in filled] for name in ("observations", "actions", "rewards")}
@@ -202,22 +203,23 @@ def _count(metadata: dict[str, Any], file: Path) -> int:
     return count
 
 
-def _open_episode(root: Any, number: int) -> dict[str, Any]:
+def _open_episode(root: Any, number: int, seen: set[int]) -> dict[str, Any]:
     """An episode's datasets by name, groups as dictionaries and tuples; nothing is read yet."""
     name = f"episode_{number}"
     if name not in root:
         raise DemoError(f"the Minari dataset lacks {name}, which its metadata count; download it again.")
     episode, found = child(root, name), {}
+    _require_new(episode, name, seen)
     for part in ("observations", "actions", "rewards", "terminations", "truncations"):
         if part not in episode:
             raise DemoError(f"{name} of the Minari dataset lacks {part}; it holds {', '.join(sorted(episode))}.")
-        found[part] = _open_space(episode, part)
+        found[part] = _open_space(episode, part, seen)
     if "infos" in episode and STATE in (infos := child(episode, "infos")):
         found[STATE] = dataset(infos, STATE)
     return found
 
 
-def _open_space(group: Any, name: str, depth: int = 0) -> Any:
+def _open_space(group: Any, name: str, seen: set[int], depth: int = 0) -> Any:
     import h5py
 
     found = child(group, name)
@@ -225,11 +227,22 @@ def _open_space(group: Any, name: str, depth: int = 0) -> Any:
         return dataset(group, name)
     if depth > DEEPEST_SPACE:
         raise DemoError(f"demo {name} are nested too deeply; flatten the space.")
+    _require_new(found, name, seen)
     keys = list(found)
     if keys and all(re.fullmatch(r"_index_\d{1,6}", key) for key in keys):
         keys.sort(key=lambda key: int(key.removeprefix("_index_")))
-        return tuple(_open_space(found, key, depth + 1) for key in keys)
-    return {key: _open_space(found, key, depth + 1) for key in keys}
+        return tuple(_open_space(found, key, seen, depth + 1) for key in keys)
+    return {key: _open_space(found, key, seen, depth + 1) for key in keys}
+
+
+def _require_new(group: Any, name: str, seen: set[int]) -> None:
+    """Groups that name one another many times over have more members than any file could hold."""
+    import h5py
+
+    place = h5py.h5o.get_info(group.id).addr
+    if place in seen:
+        raise DemoError(f"demo {name} is a group that the dataset names twice; copy it instead of linking to it.")
+    seen.add(place)
 
 
 def _filled(tree: Any, arrays: Iterator[np.ndarray]) -> Any:

@@ -26,7 +26,7 @@ from trustirl.demos.schema import Demos
 KIND = "an .npz archive of plain arrays"
 LONGEST_HEADER = 10_000  # NumPy's own limit
 BLOCK = 2**20
-PLAIN = re.compile(r"[<>=|]?(?:[biuf][1248]|\?|U\d{1,7})")
+PLAIN = re.compile(r"[<>=|]?(?:[biuf][1248]|\?|U[1-9]\d{0,6})")  # NumPy gives texts without letters one each
 
 
 def read_npz(path: str | os.PathLike[str]) -> Demos:

@@ -17,6 +17,7 @@ from trustirl.demos.checks import flags
 from trustirl.demos.layout import terminated_episodes
 from trustirl.demos.npz import read_arrays
 from trustirl.demos.outside import existing_file, missing_package, reading, require_plausible
+from trustirl.demos.parquet import require_modest
 from trustirl.demos.schema import Demos, checked
 
 Kind = Literal["csv", "tsv", "parquet", "npz"]
@@ -30,7 +31,8 @@ USUAL = {
     "truncated": "truncated",
     "rewards": "reward",
 }
-BLOCK = 2**16  # rows of a CSV file that are converted together
+BLOCK = 2**20  # cells of a CSV file that are converted together
+MOST_COLUMNS = 2**15  # of a CSV file; what is wider belongs in an array
 PARQUET_ROWS = 2**12
 TRUTH = {"true": 1, "false": 0}
 
@@ -142,17 +144,19 @@ def _csv(file: Path) -> Table:
     kind, delimiter = "a table of comma- or tab-separated values", "\t" if file.suffix == ".tsv" else ","
     with reading(file, kind), file.open(encoding="utf-8-sig", newline="") as lines:
         header = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
+    if len(header) > MOST_COLUMNS:
+        raise DemoError(f"{file} has {len(header):,} columns and at most {MOST_COLUMNS:,} are read; save it as .npz.")
     if not header or len(set(header)) < len(header):
         raise DemoError(f"{file} must begin with a line of column names, each once.")
 
     def read(wanted: Collection[str], texts: Collection[str]) -> dict[str, np.ndarray]:
-        places = {name: header.index(name) for name in wanted}
+        places = {name: place for place, name in enumerate(header) if name in wanted}
         codes: dict[str, dict[str, int]] = {name: {} for name in texts}
         blocks: dict[str, list[np.ndarray]] = {name: [np.zeros(0, np.int64)] for name in wanted}
         with reading(file, kind), file.open(encoding="utf-8-sig", newline="") as lines:
             rows = csv.reader(lines, delimiter=delimiter)
             next(rows)
-            while block := list(islice(rows, BLOCK)):
+            while block := list(islice(rows, max(1, BLOCK // len(header)))):
                 short = next((row for row in block if row and len(row) != len(header)), None)
                 if short is not None:
                     raise DemoError(
@@ -205,39 +209,61 @@ def _parquet(file: Path) -> Table:
         names = list(table.schema_arrow.names)
 
     def read(wanted: Collection[str], texts: Collection[str]) -> dict[str, np.ndarray]:
-        with reading(file, kind), closing(pyarrow.parquet.ParquetFile(file)) as table:
-            size = file.stat().st_size
-            require_plausible(file, 8 * len(wanted) * table.metadata.num_rows, size)
-            batches, held = [], 0
-            # A few bytes can stand for any number of values, and asking a damaged column's metadata how many ends the
-            # process; so it is read in pieces, until they become too many.
-            for batch in table.iter_batches(PARQUET_ROWS, columns=sorted(wanted)):
-                batches.append(batch)
-                held += batch.nbytes
-                require_plausible(file, held, size)
+        codes: dict[str, dict[Any, int]] = {name: {} for name in texts}
+        with reading(file, kind):
+            in_dictionary = require_modest(file, wanted, texts)
+            with closing(pyarrow.parquet.ParquetFile(file, read_dictionary=in_dictionary)) as table:
+                batches, held = [], 0
+                # In pieces, so that one may not become too many in spite of what the file said.
+                for batch in table.iter_batches(PARQUET_ROWS, columns=sorted(wanted)):
+                    columns = {
+                        name: _coded(name, batch[name], codes[name]) if name in texts else batch[name]
+                        for name in batch.schema.names
+                    }
+                    batches.append(pyarrow.table(columns))
+                    held += batches[-1].nbytes
+                    require_plausible(file, held, file.stat().st_size)
             if not batches:
                 return {name: np.zeros(0) for name in wanted}
-            content = pyarrow.Table.from_batches(batches)
-            return {name: _arrow_column(name, content[name], name in texts) for name in wanted}
+            content = pyarrow.concat_tables(batches)
+            return {name: _arrow_column(name, content[name]) for name in wanted}
 
     return Table(names, read)
 
 
-def _arrow_column(name: str, column: Any, text: bool) -> np.ndarray:
+def _coded(name: str, column: Any, known: dict[Any, int]) -> Any:
+    """Numbers as they are, and other values by the number that each has been given: they only tell rows apart."""
+    import pyarrow
+
+    _require_filled(name, column)
+    if pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type):
+        return column
+    if not pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    used, inverse = np.unique(column.indices.to_numpy(zero_copy_only=False), return_inverse=True)
+    values = column.dictionary.take(pyarrow.array(used)).to_pylist()
+    return pyarrow.array(np.array([known.setdefault(value, len(known)) for value in values], np.int64)[inverse])
+
+
+def _require_filled(name: str, column: Any) -> None:
+    if column.null_count:
+        raise DemoError(f"the column {name} has {count(column.null_count, 'empty cell')}; leave such rows out.")
+
+
+def _arrow_column(name: str, column: Any) -> np.ndarray:
     """A column as an array; lists of one length become its rows."""
     import pyarrow
 
-    if column.null_count:
-        raise DemoError(f"the column {name} has {count(column.null_count, 'empty cell')}; leave such rows out.")
-    array = column.combine_chunks()
-    if text and not (pyarrow.types.is_integer(array.type) or pyarrow.types.is_floating(array.type)):
-        return np.array(array.dictionary_encode().indices)
-    shape, kinds = [len(array)], pyarrow.types
+    _require_filled(name, column)
+    array, kinds = column.combine_chunks(), pyarrow.types
+    shape = [len(array)]
     while kinds.is_list(array.type) or kinds.is_large_list(array.type) or kinds.is_fixed_size_list(array.type):
         inner = array.flatten()
         if len(array.value_lengths().unique()) > 1:
             raise DemoError(f"the lists of the column {name} must all be of one length.")
         shape, array = [*shape, len(inner) // max(1, len(array))], inner
+    if not (kinds.is_integer(array.type) or kinds.is_floating(array.type) or kinds.is_boolean(array.type)):
+        raise DemoError(f"the column {name} must hold numbers, got {array.type}; give numbers to its values.")
     if array.null_count:
         raise DemoError(
             f"the column {name} has {count(array.null_count, 'empty entry', 'empty entries')}; leave such rows out."
