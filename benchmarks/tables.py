@@ -187,7 +187,7 @@ def recovered(rows: list[Row]) -> str:
         returned = f"{mean(row['returns']):.2f} ({row['expert_return']:.2f})"
         lines.append((row["algorithm"], shown, reward, step, *agreement, likelihood, returned))
     header = ("method", "demonstrations", "reward", "reward step", "correlation, mean", "lowest to highest seed")
-    return _table((*header, "log-likelihood (true reward's)", "return (expert's)"), lines)
+    return _table((*header, "objective ℓ (true reward's)", "return (expert's)"), lines)
 
 
 def _p(one: list[float], other: list[float]) -> str:

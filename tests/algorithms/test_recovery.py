@@ -44,6 +44,8 @@ def test_piro_recovers_the_papers_grid(tell: Callable[[str], None]) -> None:
     world, state, metrics, ell = learn("piro", "gridworld", 200)
     correlation, score = recovered(world, state), float(metrics["return_mean"][0])
     assert correlation >= 0.95
+    likelihood = float(metrics["log_likelihood"][0])
+    assert ell[-1] == pytest.approx(float(world.mdp.mass * world.mdp.temperature) * likelihood)
     assert score >= -8.48  # the paper's PIRO, under the definition of docs/deviations.md
     assert np.diff(ell).min() > -1e-6
     tell(f"PIRO on the 7x7 grid: correlation {correlation:.3f}, return {score:.2f}.")

@@ -22,6 +22,7 @@ from trustirl.demos.outside import reading
 from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
 from trustirl.experiment import setting_groups
+from trustirl.tasks.registry import make_task
 from trustirl.worlds.exact import build
 from trustirl.worlds.job import Experiment, settle
 
@@ -332,7 +333,7 @@ def test_hdf5_cannot_lead_out_of_the_file_or_load_plug_ins(tmp_path: Path) -> No
 
 
 def test_training_reads_any_file(tmp_path: Path) -> None:
-    arrays = {"observations": np.array([0, 1, 2, 2]), "actions": np.array([0, 1, 0, 3])}
+    arrays = {"observations": np.array([0, 1, 2, 2]), "actions": np.array([4, 1, 0, 3])}
     path = write_hdf5(tmp_path / "grid.h5", arrays | {"episode_ends": np.array([2, 4])})
     settings = settle(setting_groups("mce", "gridworld"), {}, "mce")
     world = build(Experiment("mce", "gridworld", {"size": 3}, str(path), None, "first", 1, 2, settings))
@@ -341,6 +342,21 @@ def test_training_reads_any_file(tmp_path: Path) -> None:
     wrong = write_hdf5(tmp_path / "wrong.h5", arrays | {"actions": np.array([0, 1, 0, 9]), "episode_ends": [2, 4]})
     with pytest.raises(DemoError, match=r"step 1 of episode 1 of the demos has action 9"):
         tabular_measure(Demos.load(wrong), world.mdp)
+
+
+def test_steps_that_cannot_happen_are_refused_by_name() -> None:
+    mdp = make_task("chain").mdp  # action 0 goes to the left, action 1 to the right, and the end holds
+    tabular_measure(Demos.from_numpy([0, 1, 0, 3, 4, 4], [1, 0, 1, 1, 0, 0], [3, 6]), mdp)
+    told = (
+        r"hold 4 transitions that cannot happen in the task: from state 0 by action 1 to state 2, from state 2 by "
+        r"action 1 to state 1, from state 1 by action 0 to state 4 and 1 more \(first at step 1 of episode 1\)"
+    )
+    with pytest.raises(DemoError, match=told):
+        tabular_measure(Demos.from_numpy([0, 0, 0, 2, 1, 4, 0, 2], [0, 0, 1, 1, 0, 1, 1, 1], [1, 8]), mdp)
+    with pytest.raises(DemoError, match="1 transition that cannot happen in the task: from state 1 by action 1 to"):
+        tabular_measure(Demos.from_numpy([0, 1], [1, 1], final_observations=[3]), mdp)
+    apart = Demos.from_numpy([0, 1, 3], [1, 1, 1])
+    tabular_measure(replace(apart, times=np.array([0, 1, 3])), mdp)  # a step is missing, not impossible
 
 
 def test_compressed_hdf5_is_read(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def test_page_shows_every_figure_once_and_the_numbers_of_the_summary(page: Path)
     assert "<h1>PIRO on gridworld</h1>" in html
     for shown in (
         "−9.06",
-        "expert −9.01",
+        "expert\u00a0−9.01",
         "true reward −1.2",
         "12.4 s",
         "From 50 episodes",
@@ -101,6 +101,33 @@ def test_a_changed_comparison_changes_its_figure(tmp_path: Path) -> None:
     values["curves"][0]["ell"][5] += 0.1
     write_json(folder / "comparison.json", values)
     assert draw_likelihood(read_run(folder), WIDE) != before
+
+
+def test_given_demonstrations_stand_apart_from_the_tasks_own_expert(tmp_path: Path, page: Path) -> None:
+    folder = write_run(tmp_path / "run", seeds=1, iterations=2)
+    arrays = load_file(folder / "maps.safetensors")
+    elsewhere = np.roll(arrays["expert_visits"], 1)
+    save_file(arrays | {"demo_visits": elsewhere, "learner_visits": elsewhere[None]}, folder / "maps.safetensors")
+    summary = json.loads((folder / "summary.json").read_text())
+    write_json(folder / "summary.json", summary | {"demo_return": -12.5})
+    html = write_report(folder).read_text(encoding="utf-8")
+    visits = html[html.index('data-figure="visits"') :]
+    wide = visits[: visits.index("</svg>")]
+    panels = [text for text in re.findall(r">([^<>]+)</text>", wide) if text[0].isupper() or "in common" in text]
+    common = 100 * np.minimum(arrays["expert_visits"], elsewhere).sum()
+    assert sorted(panels) == sorted(
+        ["Demonstrations", "100.0 % in common", "Learner", "Expert", f"{common:.1f} % in common"]
+    )
+    assert "demonstrations\u00a0−12.5" in html
+    assert "who demonstrated need not act like it" in html
+    assert "Demonstrations<" not in page.read_text(encoding="utf-8")  # where the expert's own visits demonstrate
+
+
+def test_what_the_page_calls_by_a_letter_or_a_number_it_explains(page: Path) -> None:
+    html = unescape(page.read_text(encoding="utf-8"))
+    assert "recovered in the same way from 50 episodes sampled from the task's expert" in html
+    for letter in ("δ is how far the policy is", "G how far in total the visits", "K how sharply ℓ can bend"):
+        assert letter in html
 
 
 def test_ids_are_unique_and_every_reference_resolves(page: Path) -> None:

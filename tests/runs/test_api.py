@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import trustirl as ti
 from trustirl.core.files import write_bytes
@@ -91,6 +92,13 @@ def test_demos_given_as_arrays_are_kept_with_the_run(tmp_path: Path) -> None:
     assert again.content_hash() == demos.content_hash()
     np.testing.assert_array_equal(demos.time_in_episode(), [0, 1, 2, 0, 1])
     assert len(demos.take(1).observations) == 3
+    maps = load_file(run.path / "maps.safetensors")
+    seen = np.bincount([0, 1, 2, 0, 1], weights=0.9 ** np.array([0, 1, 2, 0, 1]), minlength=5)
+    np.testing.assert_allclose(maps["demo_visits"] / maps["demo_visits"].sum(), seen / seen.sum())
+    assert run.summary["demo_return"] == 0  # nobody came to the end of the chain, which pays
+    assert "who demonstrated need not act like it" in (run.path / "report.html").read_text()
+    told = [json.loads(line)["log_likelihood"] for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert max(told) <= 0
 
 
 def test_episodes_are_chosen_by_place_length_or_return() -> None:

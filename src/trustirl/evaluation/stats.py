@@ -151,7 +151,7 @@ def spread(returns: Numbers) -> float:
 
 
 def share_falling(values: Numbers) -> float:
-    """The share of iterations in which a value fell, rounding aside; here the log-likelihood, which should not."""
+    """The share of iterations in which a value fell, rounding aside; here the objective, which should not."""
     values = values[np.isfinite(values)]
     if values.size < 2:
         return math.nan

@@ -84,18 +84,23 @@ def draw_recovered(
 
 
 def draw_visits(run: ExactRun, layout: Layout) -> str:
-    """Where the expert and the learner spend their time."""
-    expert = run.maps.expert_visits / run.maps.expert_visits.sum()
-    learner = (run.maps.learner_visits / run.maps.learner_visits.sum(axis=1, keepdims=True)).mean(axis=0)
-    overlap = np.minimum(expert, learner).sum()
-    panels = [Panel("Expert", "", expert), Panel("Learner", f"{100 * overlap:.1f} % in common", learner)]
+    """Where who demonstrated and the learner spend their time, and the task's own expert if that is another."""
+    maps = run.maps
+    learner = (maps.learner_visits / maps.learner_visits.sum(axis=1, keepdims=True)).mean(axis=0)
+    given = {"Expert": maps.expert_visits}
+    if maps.demo_visits is not None:
+        given = {"Demonstrations": maps.demo_visits} | given
+    shares = {name: visits / visits.sum() for name, visits in given.items()}
+    overlaps = {name: f"{100 * np.minimum(visits, learner).sum():.1f} %" for name, visits in shares.items()}
+    panels = [Panel(name, f"{overlaps[name]} in common", visits) for name, visits in shares.items()]
+    panels.insert(1, Panel("Learner", "", learner))
     # Visits span decades; the square root keeps rarely visited states apart from never visited ones.
-    colours = ScalarMappable(PowerNorm(0.5, 0.0, max(expert.max(), learner.max())), "viridis")
+    colours = ScalarMappable(PowerNorm(0.5, 0.0, max(panel.values.max() for panel in panels)), "viridis")
     return _states("visits", panels, "share of visits", colours, run.summary.picture, layout)
 
 
 def draw_likelihood(run: ExactRun, layout: Layout) -> str:
-    """The likelihood of the demonstrations, iteration by iteration, for this run and its rivals."""
+    """The objective, iteration by iteration, for this run and its rivals."""
     curves = run.comparison.curves if run.comparison else ()
     first = run.metrics.columns["iteration"][0, 0]
 
@@ -105,7 +110,7 @@ def draw_likelihood(run: ExactRun, layout: Layout) -> str:
         for (label, ell), (colour, dash) in zip(curves, cycle(CURVES), strict=False):
             curve(axes, first + np.arange(ell.size), ell, color=colour, ls=dash, lw=1.8, label=label)
         axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="true reward")
-        name_axes(axes, "iteration", "log-likelihood ℓ")
+        name_axes(axes, "iteration", "objective ℓ")
         figure.legend(loc=layout.legend)
 
     return svg("likelihood", layout, 3.4 if layout is WIDE else 4.4, paint)
@@ -154,6 +159,8 @@ def draw_returns(run: RunFiles, layout: Layout) -> str | None:
         return None
     spread = returns.std(axis=0, ddof=1) if len(returns) > 1 else np.nan_to_num(deviations[0])
     known = {"expert": (run.summary.expert_return, "--"), "random actions": (run.summary.random_return, ":")}
+    if isinstance(run, ExactRun):
+        known["demonstrations"] = (run.summary.demo_return, "-.")
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -164,7 +171,7 @@ def draw_returns(run: RunFiles, layout: Layout) -> str | None:
             if np.isfinite(level):
                 axes.axhline(level, color=INK, linestyle=dash, linewidth=1, label=name)
         name_axes(axes, CLOCKS[run.clock], "true return")
-        figure.legend(loc="outside upper left", ncols=3 if layout is WIDE else 1)
+        figure.legend(loc="outside upper left", ncols=4 if layout is WIDE else 1)
 
     return svg("returns", layout, 3.6, paint)
 

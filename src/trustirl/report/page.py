@@ -10,13 +10,14 @@ import numpy as np
 from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_drawn
-from trustirl.report.runs import LARGEST, ControlRun, ExactRun, OfflineRun, RunFiles, read_run
+from trustirl.report.runs import LARGEST, ControlRun, ExactRun, OfflineRun, RunFiles, Summary, read_run
 from trustirl.report.words import count, duration, number, percent
 
 LAST_EVALUATION = {
     "iteration": "Iteration",
     "return_mean": "True return",
     "ell": "ℓ",
+    "log_likelihood": "Log-likelihood of an action",
     "gap": "Gap",
     "drift": "Drift",
     "mu": "μ",
@@ -77,21 +78,16 @@ def _exact_cards(run: ExactRun) -> tuple[Card, ...]:
     summary = run.summary
     name, value, note = _wall_time(run)
     return (
-        ("True return", number(summary.returns.mean()), f"expert {number(summary.expert_return)}"),
+        ("True return", number(summary.returns.mean()), _levels(summary)),
         ("Reward correlation", number(summary.reward_correlation.mean(), 3), "1 is perfect up to scale and shift"),
-        ("Log-likelihood ℓ", number(summary.ell.mean()), f"true reward {number(summary.ell_expert)}"),
+        ("Objective ℓ", number(summary.ell.mean()), f"true reward {number(summary.ell_expert)}"),
         (name, value, f"{note}, {count(sum(summary.env_steps.values()), 'environment step')}"),
     )
 
 
 def _control_cards(run: ControlRun) -> tuple[Card, ...]:
     summary = run.summary
-    levels = {
-        "expert": summary.expert_return,
-        "random": summary.random_return,
-        "demonstrations": summary.demo_return,
-    }
-    known = ", ".join(f"{name}\u00a0{number(level)}" for name, level in levels.items() if math.isfinite(level))
+    known = _levels(summary)
     each = f"seeds {', '.join(map(number, summary.returns))}" if len(run.seeds) > 1 else "one seed"
     purposes = ", ".join(f"{purpose}\u00a0{steps:,}" for purpose, steps in summary.env_steps.items())
     unknown = "expert's return not recorded" if run.finished else "known when the run has ended"
@@ -107,6 +103,16 @@ def _control_cards(run: ControlRun) -> tuple[Card, ...]:
     )
 
 
+def _levels(summary: Summary) -> str:
+    """What the return can be compared with."""
+    levels = {
+        "expert": summary.expert_return,
+        "random": summary.random_return,
+        "demonstrations": summary.demo_return,
+    }
+    return ", ".join(f"{name}\u00a0{number(level)}" for name, level in levels.items() if math.isfinite(level))
+
+
 def _wall_time(run: RunFiles) -> Card:
     rate = run.summary.updates_per_second
     note = f"{number(rate, 3)} updates per second" if math.isfinite(rate) else "so far"
@@ -116,19 +122,19 @@ def _wall_time(run: RunFiles) -> Card:
 def _exact_sections(run: ExactRun) -> tuple[Section, ...]:
     root_scale = ", on a square-root scale" if run.summary.picture.shape else ""
     return (
-        Section("rewards", "What the expert wants", _reward_caption(run), partial(figures.draw_rewards, run)),
+        Section("rewards", "What is rewarded", _reward_caption(run), partial(figures.draw_rewards, run)),
         Section(
             "visits",
             "Where they go",
-            f"How often each state is visited{root_scale}. A learner that has understood the expert "
-            "spends its time in the same places, so the two should look alike.",
+            f"How often each state is visited{root_scale}. {_visits_told(run)}",
             partial(figures.draw_visits, run),
         ),
         Section(
             "likelihood",
             "How well the demonstrations are explained",
-            "The log-likelihood ℓ of the demonstrations under the learned reward; higher is better, "
-            "and the dotted line is the true reward's own. With a trust region it should never fall back.",
+            "The objective ℓ: what the demonstrations earn of the learned reward, less the most that any policy "
+            f"could, its entropy counted. {_objective_told(run)} Higher is better, and the dotted line is the true "
+            "reward's own. With a trust region it should never fall back.",
             partial(figures.draw_likelihood, run),
         ),
         _trust(run),
@@ -136,8 +142,10 @@ def _exact_sections(run: ExactRun) -> tuple[Section, ...]:
         Section(
             "certificate",
             "What is guaranteed",
-            "How large a first reward step is proven to raise ℓ, and by how much at least, when the policy is "
-            "optimal only up to δ. Left of the dashed line improvement is proven; right of it, nothing.",
+            "How large a first reward step is proven to raise ℓ, and by how much at least. δ is how far the policy "
+            "is from the best for its reward, G how far in total the visits of random actions lie from the "
+            "demonstrated ones, and K how sharply ℓ can bend. Left of the dashed line, where δ is less than G²/(8K), "
+            "improvement is proven; right of it, nothing.",
             partial(figures.draw_certificate, run),
             absent="This run holds no certificate to draw.",
         ),
@@ -178,6 +186,11 @@ def _returns(run: RunFiles) -> Section:
     seen = "from which an expert learns" if run.trains_expert else "which the learner never sees"
     whose = "a published expert's return" if run.trains_expert else "the expert's own return"
     goal = f" It should rise to the dashed line, {whose}." if known else ""
+    if isinstance(run, ExactRun) and run.maps.demo_visits is not None:
+        goal = (
+            " The dashed line is the return of the task's own expert, the other one that of the demonstrated "
+            "episodes, as long as they are: a learner does what they show, whether or not the task rewards it."
+        )
     return Section(
         "returns",
         "What the learner achieves",
@@ -217,10 +230,46 @@ def _reward_caption(run: ExactRun) -> str:
         notes += " Averages over actions are drawn, while the correlation at the top counts every action."
     if min(drawn) < 0:
         notes += " A negative correlation means that the fit had to turn the reward upside down."
+    given = maps.demo_visits is not None
+    source = "the demonstrations" if given else "how often its expert visits every state, exactly"
+    if maps.sampled_recovered_reward is not None and run.comparison and run.comparison.sampled_episodes:
+        notes += (
+            f" The last one was recovered in the same way from {run.comparison.sampled_episodes} episodes sampled "
+            "from the task's expert; it shows what so few can tell."
+        )
     return (
-        f"The reward behind the demonstrations beside the one recovered from them{mean}, drawn with the "
-        "scale and shift that fit best because only its shape can be recovered. "
-        f"The pictures should look alike{star}.{notes}"
+        f"The task's true reward beside the one recovered from {source}{mean}, drawn with the scale and shift that "
+        f"fit best because only its shape can be recovered. {_alike(given)}{star}.{notes}"
+    )
+
+
+def _alike(given: bool) -> str:
+    sure = "The pictures should look alike"
+    return f"{sure} as far as the demonstrations show what the task rewards" if given else sure
+
+
+def _visits_told(run: ExactRun) -> str:
+    if run.maps.demo_visits is None:
+        return (
+            "The demonstrations are the exact visits of the expert, the task's soft-optimal policy. A learner that "
+            "has understood it spends its time in the same places, so the two should look alike."
+        )
+    return (
+        "A learner that has understood the demonstrations spends its time where they do, so those two should look "
+        "alike. The expert is the task's own soft-optimal policy, started like the demonstrations; who demonstrated "
+        "need not act like it."
+    )
+
+
+def _objective_told(run: ExactRun) -> str:
+    if run.maps.demo_visits is None:
+        return (
+            "Here that is the discounted log-likelihood of the expert's actions times the temperature, which cannot "
+            "exceed 0."
+        )
+    return (
+        "For endless episodes it would be the log-likelihood of the demonstrated actions; for those that end, or are "
+        "few, it is not, and may exceed 0. The log-likelihood itself is in the table below, per action."
     )
 
 

@@ -80,12 +80,17 @@ class ExactSummary(Summary):
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """Values per state: the expert's are [states], the learner's [seeds, states]."""
+    """Values per state: the learner's are [seeds, states], all others [states].
+
+    The expert is the task's own soft-optimal policy; what was demonstrated is its exact occupancy, unless episodes
+    were given or sampled: then their visits are known, too.
+    """
 
     true_reward: Numbers
     recovered_reward: Numbers
     expert_visits: Numbers
     learner_visits: Numbers
+    demo_visits: Numbers | None
     sampled_recovered_reward: Numbers | None
 
 
@@ -404,13 +409,16 @@ def _maps(path: Path, seeds: int) -> Maps:
             raise InputError(f"{path}: {key!r} must hold no negative number and not only zeros; {MEND}.")
         return value
 
-    sampled = "sampled_recovered_reward"
+    def if_there(key: str) -> Numbers | None:
+        return array(key, states) if key in arrays else None
+
     return Maps(
         true_reward=array("true_reward", states),
         recovered_reward=array("recovered_reward", seeds, states),
         expert_visits=array("expert_visits", states),
         learner_visits=array("learner_visits", seeds, states),
-        sampled_recovered_reward=array(sampled, states) if sampled in arrays else None,
+        demo_visits=if_there("demo_visits"),
+        sampled_recovered_reward=if_there("sampled_recovered_reward"),
     )
 
 

@@ -131,7 +131,7 @@ class Row:
         return [course for run in self.runs for course in run.courses(run.cost)]
 
     def falls(self) -> Numbers:
-        """The share of evaluations at which the log-likelihood fell, per seed: the exact one or else its estimate."""
+        """The share of evaluations at which the objective fell, or where that is unknown the likelihood."""
         exact, estimated = self.column("ell"), self.column("log_likelihood")
         return np.array([share_falling(seed) for seed in np.where(np.isfinite(exact), exact, estimated)])
 

@@ -112,9 +112,9 @@ def steadiness(study: Study) -> Table:
     caption = (
         "Drawdown: how far the return fell below the highest before it, mean and worst seed. Below 90 %: the share "
         "of evaluations that lie more than a tenth under that highest return. Spread: the standard deviation of the "
-        "last return between seeds. ℓ fell: the share of evaluations at which the log-likelihood of the "
-        "demonstrations had decreased (on simulators its estimate). Steps to 90 %: of the expert, the median of the "
-        "seeds that got there. Mean height: the area under the curve over its length."
+        "last return between seeds. ℓ fell: the share of evaluations at which the objective ℓ had decreased "
+        "(on simulators the log-likelihood of the demonstrated actions). Steps to 90 %: of the expert, the median of "
+        "the seeds that got there. Mean height: the area under the curve over its length."
     )
     head = (
         "Task",

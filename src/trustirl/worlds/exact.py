@@ -54,6 +54,7 @@ class World(NamedTuple):
     task: ExactTask
     mdp: MDP  # the task's, or where demonstrations were sampled, the task's started like them
     expert: SoftPolicy
+    demos: Demos | None  # None where the expert's exact occupancy demonstrates
     demo: Transition
     demo_hash: str
     observe: Observe
@@ -81,12 +82,14 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     def observe(policy: SoftPolicy, reward: Reward) -> Metrics:
         mean, deviation = episode_return(task.mdp, policy.log_prob, truth, task.horizon)
         best = jnp.vdot(mdp.initial, policy.value) if solved else solver.optimal_value(reward)
-        return {"return_mean": mean, "return_std": deviation, "ell": mdp.mass * expect(reward, demo) - best}
+        told = expect(lambda taken: policy.log_prob[taken.obs, taken.action], demo)
+        ell = mdp.mass * expect(reward, demo) - best
+        return {"return_mean": mean, "return_std": deviation, "ell": ell, "log_likelihood": told}
 
     entry = ALGORITHMS[experiment.algorithm]
     algorithm = entry.build(solver, make_reward, entry.config(**experiment.settings["algorithm_config"]))
     loop = over_seeds(make_loop(algorithm, exact_sampler(mdp, demo), observe, experiment.steps))
-    return World(task, mdp, expert, demo, demo_hash, observe, loop)
+    return World(task, mdp, expert, demos, demo, demo_hash, observe, loop)
 
 
 def given_demos(experiment: Experiment, demos: Demos | None = None) -> Demos | None:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.files import write_arrays, write_json
@@ -42,7 +42,7 @@ def exact_job(experiment: Experiment, demos: Demos | None = None) -> Job:
     world, ledger = build(experiment, demos), Ledger()
 
     def observe(_state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
-        names = ("return_mean", "return_std", "gap", "drift", "mu", "ell", "suboptimality")
+        names = ("return_mean", "return_std", "gap", "drift", "mu", "ell", "log_likelihood", "suboptimality")
         return {name: np.asarray(metrics[name]) for name in names if name in metrics}
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
@@ -61,7 +61,7 @@ def write_results(
     path: Path,
 ) -> None:
     """Everything that is known only at the end; the summary comes last and marks the run as finished."""
-    task, mdp = world.task, world.task.mdp
+    task, mdp = world.task, world.mdp
     truth = jnp.asarray(task.true_reward)
     save_policies(path, np.asarray(state.irl.policy.log_prob))
     save_rewards(path, state.irl.reward, _reward_card(experiment, task))
@@ -70,24 +70,28 @@ def write_results(
     learner = visits(mdp, state.irl.policy.log_prob)
     uniform = jnp.full_like(world.expert.log_prob, -np.log(mdp.actions))
     expert, start = visits(mdp, jnp.stack([world.expert.log_prob, uniform]))
+    demonstrated = demonstrated_visits(world)
     maps = {
         "true_reward": task.true_reward.mean(axis=1),
         "recovered_reward": tables.mean(axis=2),
         "expert_visits": np.asarray(expert.sum(axis=1)),
         "learner_visits": np.asarray(learner.sum(axis=2)),
     }
+    if world.demos:
+        maps["demo_visits"] = np.asarray(demonstrated.sum(axis=1))
     options = ExactOptions(**experiment.settings["exact"])
     if options.compare:
         comparison, maps["sampled_recovered_reward"] = _compare(experiment, world)
         write_json(path / "comparison.json", comparison)
     write_arrays(path / "maps.safetensors", maps)
-    write_json(path / "certificate.json", certificate_curve(mdp, expert, start))
-    score = jax.jit(lambda log_prob: episode_return(mdp, log_prob, truth, task.horizon)[0])
+    write_json(path / "certificate.json", certificate_curve(mdp, demonstrated, start))
+    score = jax.jit(lambda log_prob: episode_return(task.mdp, log_prob, truth, task.horizon)[0])
     deterministic = jax.vmap(mode)(state.irl.policy.log_prob)
     summary = {
         "returns": [row["return_mean"] for row in last_rows],
         "deterministic_returns": [float(score(log_prob)) for log_prob in deterministic],
         "expert_return": float(score(world.expert.log_prob)),
+        "demo_return": demonstrated_return(world.demos, task) if world.demos else None,
         "random_return": float(score(uniform)),
         "reward_correlation": [_correlation(table, task) for table in tables],
         "ell": [row["ell"] for row in last_rows],
@@ -100,6 +104,18 @@ def write_results(
         "picture": {"kind": "grid", "shape": task.grid, "target": task.target} if task.grid else {"kind": "list"},
     }
     write_json(path / "summary.json", summary)
+
+
+def demonstrated_visits(world: World) -> Float[Array, "states actions"]:
+    """How often each pair was demonstrated, discounted and with the mass of an occupancy."""
+    demo = world.demo
+    counted = jnp.zeros((world.mdp.states, world.mdp.actions)).at[demo.obs, demo.action].add(demo.weight)
+    return world.mdp.mass * counted / counted.sum()
+
+
+def demonstrated_return(demos: Demos, task: ExactTask) -> float:
+    """The mean true return of the demonstrated episodes, as long as each of them is."""
+    return float(task.true_reward[demos.observations, demos.actions].sum() / len(demos))
 
 
 def _reward_card(experiment: Experiment, task: ExactTask) -> dict[str, Any]:
