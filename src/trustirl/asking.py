@@ -1,15 +1,17 @@
 """Questions to `train` and `train_expert`, as they are written on a command line."""
 
 import json
-from dataclasses import dataclass, field, make_dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from trustirl.core.errors import InputError
+from trustirl.core.errors import ELSEWHERE, InputError, unknown_setting
 from trustirl.demos.schema import DemoChoice
 from trustirl.experiment import Preset, setting_groups
 from trustirl.parsing import parse
+from trustirl.tasks.registry import resolved_arguments
 from trustirl.worlds.job import Groups
 
 
@@ -48,13 +50,21 @@ def train_question(arguments: list[str]) -> dict[str, Any]:
     name, *rest = arguments
     task, preset = _given(rest, "--task", "gridworld"), _given(rest, "--preset", "tuned")
     groups = dict(setting_groups(name, task, cast(Preset, preset)))
+    of_task: Collection[str] = ()
     if "exact" in groups:
+        of_task = resolved_arguments(task)
         groups["exact"] = replace(groups["exact"], compare=True)  # at the command line, people want to look
-    return {"algorithm": name} | asked(TrainOptions, groups, rest, f"trustirl train {name}")
+    return {"algorithm": name} | asked(TrainOptions, groups, rest, f"trustirl train {name}", of_task)
 
 
-def asked(question: type[Any], groups: Groups, arguments: list[str], program: str) -> dict[str, Any]:
-    """The question and every setting, as keyword arguments."""
+def asked(
+    question: type[Any], groups: Groups, arguments: list[str], program: str, of_task: Collection[str] = ()
+) -> dict[str, Any]:
+    """The question and every setting, as keyword arguments; `of_task` are arguments of the task, if it is exact."""
+    known = {entry.name for kind in (question, *map(type, groups.values())) for entry in fields(kind)}
+    for name in (text[2:].partition("=")[0].replace("-", "_") for text in arguments if text.startswith("--")):
+        if name not in known and (name in ELSEWHERE or name == "device" or name in of_task):
+            raise unknown_setting(program.removeprefix("trustirl "), name, known, of_task)
     parts = [(group, type(default), field(default=default)) for group, default in groups.items()]
     parsed = parse(make_dataclass("Asked", [("question", question), *parts]), arguments, program)
     options = vars(parsed.question) | {"task_args": dict(map(_name_and_value, parsed.question.task_args))}

@@ -44,11 +44,14 @@ from trustirl.worlds.job import Experiment, Groups, Job, Row, settle
 
 Preset = Literal["smoke", "paper", "tuned"]
 Task = str | gym.Env | Callable[..., gym.Env]
-EXACT_STEPS = {"smoke": 20, "paper": 200, "tuned": 200}
+EXACT_STEPS = {"smoke": 20, "tuned": 200}
 CONTROL_STEPS = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
-OFFLINE_STEPS = {"smoke": 2000, "paper": 20_000, "tuned": 20_000}
-MOST_SEEDS = 2**31  # seeds are 32-bit integers
+OFFLINE_STEPS = {"smoke": 2000, "tuned": 20_000}
+SEED_NUMBERS = 2**31  # seeds are 32-bit integers
+MOST_SEEDS = 10_000  # at once
+MOST_STEPS = 2**31 - 1  # they are counted in 32 bits
 EXPERT = "expert"  # stands for an algorithm in the files of a run that trains one
+ASKED = ("task", "demos", "demo_episodes", "seeds", "first_seed", "steps", "out")  # of every question
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
 
 
@@ -117,15 +120,17 @@ def question(
     **settings: Any,
 ) -> Experiment:
     """What `train` is asked, fully resolved; everything but the demonstrations is checked."""
-    if preset not in EXACT_STEPS:
-        raise unknown_name("preset", preset, EXACT_STEPS)
-    seeds, steps, demo_episodes = counts(1, seeds=seeds, steps=steps, demo_episodes=demo_episodes)
+    if preset not in CONTROL_STEPS:
+        raise unknown_name("preset", preset, CONTROL_STEPS)
+    seeds, steps = _counted(seeds, steps)
+    (demo_episodes,) = counts(1, demo_episodes=demo_episodes)
     first_seed = of_kind(int, "first_seed", first_seed)
-    if not 0 <= first_seed <= MOST_SEEDS - seeds:
-        raise InputError(f"seeds are numbered from 0 to {MOST_SEEDS - 1}, got first_seed {first_seed}.")
+    if not 0 <= first_seed <= SEED_NUMBERS - seeds:
+        raise InputError(f"seeds are numbered from 0 to {SEED_NUMBERS - 1}, got first_seed {first_seed}.")
     known, name = is_exact(task), task_name(task)
     arguments = of_kind(dict, "task_args", task_args or {})
-    resolved = settle(setting_groups(algorithm, task, preset), settings, algorithm)
+    of_task = resolved_arguments(name) if known else ()
+    resolved = settle(setting_groups(algorithm, task, preset), settings, algorithm, ASKED, of_task)
     if known:
         with double_precision():
             make_task(name, arguments)  # complains about bad arguments
@@ -141,6 +146,16 @@ def question(
         settings=resolved,
         first_seed=first_seed,
     )
+
+
+def _counted(seeds: Any, steps: Any) -> tuple[int, int | None]:
+    """Seeds and steps as plain numbers that a run can have."""
+    seeds, steps = counts(1, seeds=seeds, steps=steps)
+    if seeds > MOST_SEEDS:
+        raise InputError(f"at most {MOST_SEEDS:,} seeds run at once, got {seeds:,}; number the others by first_seed.")
+    if steps is not None and steps > MOST_STEPS:
+        raise InputError(f"at most {MOST_STEPS:,} steps can be made, got {steps:,}.")
+    return seeds, steps
 
 
 def replay_bytes_per_seed(experiment: Experiment) -> int:
@@ -171,10 +186,10 @@ def train_expert(
     episodes are `demos.npz`; `card.json` says where they come from. Any setting of the solver and the schedule can be
     given by name; the defaults, `steps` among them, are the task's preset.
     """
-    seeds, steps = counts(1, seeds=seeds, steps=steps)
+    seeds, steps = _counted(seeds, steps)
     arguments = of_kind(dict, "task_args", task_args or {})
     groups, name = expert_groups(task, arguments), task_name(task)
-    resolved = settle(groups, settings, "an expert")
+    resolved = settle(groups, settings, "an expert", ("task", "seeds", "steps", "out"))
     folder = _free_folder(out, name, EXPERT, overwrite)
     experiment = Experiment(
         algorithm=EXPERT,
@@ -260,9 +275,16 @@ def setting_groups(algorithm: str, task: Task, preset: Preset = "tuned") -> Grou
     """Every setting of an algorithm on a task, by group, with its default."""
     if algorithm not in ALGORITHMS:
         raise unknown_name("algorithm", algorithm, ALGORITHMS)
+    known = is_exact(task)
+    if preset == "paper" and (known or algorithm in offline.OFFLINE):
+        where = task_name(task) if known else algorithm
+        raise InputError(
+            f"the preset 'paper' has the paper's settings of {' and '.join(control.PAPER)} on simulators and none "
+            f"for {where}; leave it away."
+        )
     if algorithm in offline.OFFLINE:
-        return offline.groups(algorithm, is_exact(task))
-    if is_exact(task):
+        return offline.groups(algorithm, known)
+    if known:
         return {"algorithm_config": ALGORITHMS[algorithm].config(), "exact": ExactOptions()}
     return control.groups(algorithm, task_name(task), paper=preset == "paper")
 
@@ -282,9 +304,8 @@ def _precision(known: bool) -> AbstractContextManager[None]:
 def _preset_steps(algorithm: str, task: str, known: bool, preset: Preset) -> int:
     if algorithm in offline.OFFLINE:
         return OFFLINE_STEPS[preset]
-    if preset == "tuned" and "steps" in control.TUNED.get(task, {}):
-        return int(control.TUNED[task]["steps"])
-    return (EXACT_STEPS if known else CONTROL_STEPS)[preset]
+    steps = (EXACT_STEPS if known else CONTROL_STEPS)[preset]
+    return control.TUNED_STEPS.get((algorithm, task), steps) if preset == "tuned" else steps
 
 
 def _free_folder(out: str | Path | None, task: str, algorithm: str, overwrite: bool) -> RunFolder:

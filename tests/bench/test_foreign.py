@@ -215,8 +215,8 @@ def test_so_many_seeds_that_every_one_is_a_run_of_its_own_are_refused(
 ) -> None:
     from trustirl.bench import plan as planning
 
-    asked = Suite("many", (Question("piro", "Pendulum-v1", steps=20_000, seeds=100_000),))
-    monkeypatch.setattr(planning, "free_bytes", lambda: 10**7)
+    asked = Suite("many", (Question("piro", "Pendulum-v1", steps=20_000, seeds=10_000),))
+    monkeypatch.setattr(planning, "free_bytes", lambda: 10**6)
     with pytest.raises(InputError, match="ask for fewer seeds"):
         plan(asked, tmp_path)
 

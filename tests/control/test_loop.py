@@ -1,7 +1,7 @@
 """PIRO on a simulator: it runs, repeats itself, counts its steps and never stores a reward."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +12,9 @@ import pytest
 
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from tests.rl.batches import differs
-from trustirl.algorithms import ALGORITHMS
+from trustirl.algorithms.bc import BcConfig
+from trustirl.algorithms.mce import MceConfig
+from trustirl.algorithms.trro import TrroConfig
 from trustirl.asking import train_question
 from trustirl.bench.suites import BUDGETS
 from trustirl.core.errors import InputError
@@ -20,9 +22,13 @@ from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
+from trustirl.irl.practice import Plan
 from trustirl.irl.terms import gap
-from trustirl.worlds.control import SAMPLED, TUNED, _experience, build, iterations
-from trustirl.worlds.job import Experiment, settle
+from trustirl.worlds.control import TUNED, _experience, build, iterations
+from trustirl.worlds.exact import ExactOptions
+from trustirl.worlds.expert import ExpertOptions
+from trustirl.worlds.job import Experiment, settle, told_steps
+from trustirl.worlds.memory import check_memory
 
 SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 
@@ -170,7 +176,7 @@ def test_past_steps_reach_the_reward_step_and_not_the_reference() -> None:
         ({}, Demos.from_numpy(np.zeros((5, 4)), np.full(5, 3)), "whole numbers from 0 to 1"),
         ({"task": "CartPole-v9"}, cartpole_demo(), "CartPole"),
         ({"demo_episodes": 9}, cartpole_demo(), "choose between 1 and 2"),
-        ({"steps": 10**14}, cartpole_demo(), "GiB.*--seeds 1 or --replay"),
+        ({"steps": 10**14}, cartpole_demo(), r"GiB are free; use --replay \d+\."),
     ],
 )
 def test_bad_questions_are_refused(changes: dict[str, Any], demos: Demos, words: str) -> None:
@@ -199,6 +205,12 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"past_share": 0.5, "discounted": True}, "discounted needs: set past_share to 0"),
         ({"demo_fade": 0}, "demo_fade must be at least 1, got 0"),
         ({"replay": 5}, "replay must hold"),
+        ({"replay": 90, "warmup": 120}, "an iteration's 80 steps and the 120 random ones of warmup, so at least 120"),
+        ({"width": 10_000_000}, "width must be at most 65,536"),
+        ({"reward_width": 10_000_000}, "reward_width must be at most 65,536"),
+        ({"inner_steps": 10**12}, "inner_steps must be at most 100,000"),
+        ({"envs": 10**6, "steps_per_iteration": 10**6, "rounds": 1}, "envs must be at most 10,000"),
+        ({"temperature": 1e300}, "temperature must be at most"),
         ({"discount": 1.0}, "discount"),
         ({"reward_bound": 0.0}, "reward_bound"),
         ({"inner_steps": 0}, "inner_steps must be at least 1, got 0"),
@@ -238,15 +250,76 @@ def test_an_algorithm_that_needs_the_mdp_says_so() -> None:
         setting_groups("trro", "CartPole-v1")
 
 
-@pytest.mark.parametrize("algorithm", SAMPLED)
-@pytest.mark.parametrize("task", TUNED)
-def test_a_tasks_own_settings_are_its_defaults(task: str, algorithm: str) -> None:
+@pytest.mark.parametrize(("algorithm", "task"), TUNED)
+def test_a_tasks_own_settings_are_its_defaults(algorithm: str, task: str) -> None:
     resolved = settle(setting_groups(algorithm, task), {}, algorithm)
     found = {name: value for group in resolved.values() for name, value in group.items()}
-    of_others = {field.name for field in fields(ALGORITHMS["piro"].config)} - found.keys()
-    for name, value in TUNED[task].items():
-        assert name in {"steps"} | of_others or found[name] == value
+    assert found | TUNED[algorithm, task] == found
     assert setting_groups(algorithm, "Hopper-v4")["solver"].width == 256
+
+
+def test_what_is_tuned_for_one_algorithm_is_no_others_and_no_name_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TUNED, ("piro", "CartPole-v1"), {"batch": 99})
+    assert setting_groups("piro", "CartPole-v1")["plan"].batch == 99
+    assert setting_groups("ml-irl", "CartPole-v1")["plan"].batch == 128
+    monkeypatch.setitem(TUNED, ("ml-irl", "CartPole-v1"), {"target": 1.5})
+    with pytest.raises(InputError, match="unknown setting 'target'"):  # of PIRO alone
+        setting_groups("ml-irl", "CartPole-v1")
+
+
+@pytest.mark.parametrize(("algorithm", "task"), [("piro", "gridworld"), ("bc", "CartPole-v1")])
+def test_the_papers_preset_is_refused_where_it_says_nothing(algorithm: str, task: str) -> None:
+    with pytest.raises(InputError, match="the preset 'paper' has the paper's settings of piro and ml-irl on sim"):
+        setting_groups(algorithm, task, "paper")
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (lambda: TrroConfig(halvings=-5), "halvings must be at least 0, got -5"),
+        (lambda: MceConfig(line_search_steps=0), "line_search_steps must be at least 1, got 0"),
+        (lambda: MceConfig(memory=0), "memory must be at least 1, got 0"),
+        (lambda: ExactOptions(policy_rounds=10**9), "policy_rounds must be at most 1,000"),
+        (lambda: ExactOptions(suboptimality=float("nan")), "suboptimality must be at least 0, got nan"),
+        (lambda: ExpertOptions(episodes=10**9), "episodes must be at most 100,000"),
+        (lambda: BcConfig(updates=10**9), "updates must be at most 1,000,000"),
+    ],
+)
+def test_every_configuration_knows_its_range(config: Callable[[], Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        config()
+
+
+def test_the_advice_on_memory_can_be_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Transition(jnp.zeros((1, 4), jnp.float32), jnp.zeros(1, jnp.int32), jnp.ones(1, jnp.float32))  # 24 bytes
+
+    def advised(seeds: int, capacity: int, least: int, free: int) -> str:
+        monkeypatch.setattr("trustirl.worlds.memory.free_bytes", lambda: free)
+        with pytest.raises(InputError) as refused:
+            check_memory(seeds, capacity, row, least)
+        return str(refused.value).partition("are free; ")[2]
+
+    assert advised(4, 1000, 100, 60_000) == "use --seeds 2 or --replay 500."
+    assert advised(4, 10_000, 100, 60_000) == "use --replay 500."
+    assert advised(4, 10_000, 1000, 60_000) == "use --seeds 2 --replay 1000."
+    assert advised(4, 10_000, 5000, 60_000) == "use fewer steps_per_iteration and a smaller replay."
+
+
+def test_networks_that_cannot_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trustirl.worlds.memory.free_bytes", lambda: 2**30)
+    with pytest.raises(InputError, match=r"the networks of 2 seeds need \d+\.\d GiB and 1.0 GiB are free; use a sma"):
+        build(experiment(width=10_000, depth=2), cartpole_demo())
+
+
+def test_fewer_steps_than_asked_are_explained() -> None:
+    plan = Plan()
+    (told,) = told_steps(25_000, iterations(25_000, plan) + 1, plan.whole, plan.random_steps)
+    assert told == (
+        "of 25,000 steps 21,000 are made, 1,000 random steps and 4 whole iterations of 5,000; the next iteration "
+        "would end at 26,000"
+    )
+    assert told_steps(26_000, iterations(26_000, plan) + 1, plan.whole, plan.random_steps) == []
+    assert told_steps(1700, 3, 500)[0].startswith("of 1,700 steps 1,500 are made, 3 whole iterations of 500;")
 
 
 def test_the_papers_preset_is_its_table_whatever_the_task() -> None:
@@ -268,8 +341,6 @@ def test_the_papers_tasks_share_one_setting_whose_mu_begins_just_below_where_rew
 
 
 def test_steps_that_allow_no_reward_update_are_refused() -> None:
-    from trustirl.irl.practice import Plan
-
     assert iterations(400_000, Plan()) == 78  # 1,000 random steps, 79 rounds of 5,000: never more than asked for
     with pytest.raises(InputError, match="use at least 11000"):
         iterations(9_000, Plan())

@@ -43,6 +43,15 @@ def test_replay_keeps_fields_together_and_forgets_the_oldest() -> None:
     assert chi2 < 27.9  # 0.1 % point of chi-squared with 9 degrees of freedom
 
 
+def test_of_more_rows_than_fit_the_last_ones_stay() -> None:
+    replay = add(add(empty_buffer(10, numbered(0, 1)), numbered(0, 3)), numbered(3, 25))
+    assert (int(replay.added), int(replay.size)) == (28, 10)
+    numbers = np.asarray(replay.rows.weight).astype(int)
+    assert sorted(numbers) == [*range(18, 28)]
+    np.testing.assert_array_equal(numbers % 10, np.arange(10))  # each where it belongs
+    np.testing.assert_array_equal(replay.rows.action, -numbers)
+
+
 def test_a_young_replay_draws_only_what_it_holds() -> None:
     replay = add(empty_buffer(100, numbered(0, 1)), numbered(50, 3))
     assert set(np.asarray(draw(replay, jax.random.key(1), 200).weight)) == {50.0, 51.0, 52.0}

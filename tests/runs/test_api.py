@@ -123,6 +123,26 @@ def test_unknown_settings_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("task", "given", "ours"),
+    [
+        ("CartPole-v1", "gamma", "'discount' here"),
+        ("chain", "gamma", "in task_args, as discount=VALUE"),
+        ("chain", "horizon", "in task_args, as horizon=VALUE"),
+        ("chain", "total_timesteps", "'steps' here"),
+        ("CartPole-v1", "lr", "'learning_rate' here"),
+        ("chain", "lr", "'reward_step' here"),
+        ("chain", "seed", "'first_seed' here"),
+        ("CartPole-v1", "n_envs", "'envs' here"),
+        ("CartPole-v1", "device", "JAX_PLATFORMS"),
+    ],
+)
+def test_names_of_other_libraries_are_answered_by_ours(task: str, given: str, ours: str, tmp_path: Path) -> None:
+    with pytest.raises(ti.InputError, match=ours):
+        ti.train("piro", task=task, out=tmp_path / "run", **{given: 1})
+    assert not (tmp_path / "run").exists()
+
+
 UNCHECKED = """
 import json
 import numpy as np

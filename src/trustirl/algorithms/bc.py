@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import jax
 from jaxtyping import Array, Float, PyTree
 
-from trustirl.core.checks import at_least, positive
+from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, trainable
 from trustirl.core.measure import expect
 from trustirl.core.records import Algorithm, DrawBatch, Solver
@@ -33,6 +33,7 @@ class BcConfig:
         positive(self, "fit_step")
         at_least(0, self, "weight_decay")
         at_least(1, self, "fit_batch", "updates")
+        at_most(1_000_000, self, "fit_batch", "updates")
 
 
 def bc(solver: Solver, config: BcConfig) -> Algorithm:

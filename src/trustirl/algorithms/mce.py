@@ -11,6 +11,7 @@ import equinox as eqx
 import optax
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.core.checks import at_least, at_most
 from trustirl.core.measure import expect
 from trustirl.core.records import Algorithm, ExactSolver
 from trustirl.core.types import IrlState, Metrics, RewardData
@@ -25,6 +26,11 @@ class MceConfig:
     """Past gradients that L-BFGS remembers."""
     line_search_steps: int = 15
     """Most evaluations of ell per line search."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be."""
+        at_least(1, self, "memory", "line_search_steps")
+        at_most(1000, self, "memory", "line_search_steps")
 
 
 def mce(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: MceConfig) -> Algorithm:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Array, Float, PyTree
 
-from trustirl.core.checks import at_least, positive
+from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend
 from trustirl.core.measure import Draw, Reward, whole
 from trustirl.core.records import Algorithm, ExactSolver, Solver
@@ -36,6 +36,7 @@ class MlIrlConfig:
         positive(self, "reward_step")
         at_least(0, self, "decay", "weight_decay")
         at_least(1, self, "inner_steps")
+        at_most(100_000, self, "inner_steps")
 
 
 def ml_irl(

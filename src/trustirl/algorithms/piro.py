@@ -12,7 +12,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from trustirl.core.checks import at_least, positive
+from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, shorten
 from trustirl.core.errors import InputError
 from trustirl.core.measure import Draw, Reward, split_first, whole
@@ -58,6 +58,7 @@ class PiroConfig:
         positive(self, "reward_step")
         at_least(0, self, "decay", "weight_decay")
         at_least(1, self, "inner_steps")
+        at_most(100_000, self, "inner_steps")
         positive(self, "target")
         at_least(0, self, "mu", "narrowing", "mu_min")
         at_least(1, self, "x", "y")

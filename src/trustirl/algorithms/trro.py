@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.core.checks import at_least, at_most
 from trustirl.core.measure import expect
 from trustirl.core.records import Algorithm, ExactSolver
 from trustirl.core.types import IrlState, Metrics, RewardData
@@ -40,6 +41,11 @@ class TrroConfig:
     """Which lower bound of ell is maximised."""
     halvings: int = 40
     """A step that the bound does not certify is halved at most this often; then the reward stays."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be."""
+        at_least(0, self, "halvings")
+        at_most(1000, self, "halvings")
 
 
 def trro(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: TrroConfig) -> Algorithm:

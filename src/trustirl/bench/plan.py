@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from trustirl.asking import train_question
 from trustirl.bench.suites import Question, Suite
-from trustirl.core.errors import InputError, unknown_name
+from trustirl.core.errors import InputError, unknown_setting
 from trustirl.core.files import fitting, read_json
 from trustirl.demos.minari import is_minari, local_root
 from trustirl.experiment import is_exact, question, replay_bytes_per_seed, setting_groups
@@ -197,7 +197,7 @@ def _job(asked: Question, before: dict[str, Any] | None, workers: int) -> Job:
     known = {name for default in setting_groups(asked.algorithm, asked.task).values() for name in asdict(default)}
     for name in asked.overrides:
         if name not in known:
-            raise unknown_name(f"setting of {asked.algorithm},", name, known)
+            raise unknown_setting(asked.algorithm, name, known)
     told = train_question(command_line(asked))
     experiment = question(**{name: value for name, value in told.items() if name not in NOT_ASKED})
     need = replay_bytes_per_seed(experiment)

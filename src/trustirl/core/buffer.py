@@ -32,10 +32,11 @@ def empty_buffer(capacity: int, example: Transition) -> Buffer:
 
 
 def add(buffer: Buffer, batch: Transition) -> Buffer:
-    """Append the rows of a batch, one index for all fields."""
+    """Append the rows of a batch, one index for all fields; of more than fit the last ones stay."""
     count = batch.weight.shape[0]
-    slots = (buffer.added + jnp.arange(count, dtype=jnp.int32)) % buffer.capacity
-    rows = jax.tree.map(lambda kept, new: kept.at[slots].set(new.astype(kept.dtype)), buffer.rows, batch)
+    skipped = max(0, count - buffer.capacity)  # written too, they would share slots with those that stay
+    slots = (buffer.added + jnp.arange(skipped, count, dtype=jnp.int32)) % buffer.capacity
+    rows = jax.tree.map(lambda kept, new: kept.at[slots].set(new[skipped:].astype(kept.dtype)), buffer.rows, batch)
     return Buffer(rows, buffer.added + count)
 
 

@@ -41,6 +41,14 @@ def at_least(least: int | float, settings: Any, *names: str) -> None:
             raise InputError(f"{name} must be at least {least:g}, got {value}.")
 
 
+def at_most(most: int | float, settings: Any, *names: str) -> None:
+    """Refuse the settings of these names that are larger, and would fill memory or overflow before they helped."""
+    for name in names:
+        value = getattr(settings, name)
+        if value > most:
+            raise InputError(f"{name} must be at most {most:,}, got {value}.")
+
+
 def positive(settings: Any, *names: str) -> None:
     """Refuse the settings of these names that are not positive and finite."""
     for name in names:

@@ -42,3 +42,47 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else f"choose from {', '.join(known)}."
     return InputError(f"unknown {kind} {name!r}: {hint}")
+
+
+# What other libraries call a setting, and what it is called here, wherever one of these is known.
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "gamma": ("discount",),
+    "total_timesteps": ("steps",),
+    "timesteps": ("steps",),
+    "max_steps": ("steps",),
+    "epochs": ("steps",),
+    "n_epochs": ("steps",),
+    "lr": ("learning_rate", "reward_step", "fit_step"),
+    "learning_rate": ("reward_step", "fit_step"),
+    "seed": ("first_seed", "seeds"),
+    "random_state": ("first_seed", "seeds"),
+    "n_seeds": ("seeds",),
+    "num_seeds": ("seeds",),
+    "n_envs": ("envs",),
+    "num_envs": ("envs",),
+    "batch_size": ("batch", "fit_batch"),
+    "buffer_size": ("replay",),
+    "learning_starts": ("warmup",),
+    "ent_coef": ("temperature",),
+    "alpha": ("temperature",),
+    "hidden_size": ("width",),
+    "env": ("task",),
+    "env_id": ("task",),
+    "demonstrations": ("demos",),
+    "log_dir": ("out",),
+    "output_dir": ("out",),
+}
+
+
+def unknown_setting(what: str, name: str, known: Iterable[str], of_task: Iterable[str] = ()) -> InputError:
+    """The error for a setting nobody knows; names of other libraries, and arguments of the task, are recognised."""
+    known, of_task = set(known), set(of_task)
+    if name == "device":
+        return InputError("the device is JAX's: set the environment variable JAX_PLATFORMS to cpu or cuda instead.")
+    for ours in (name, *ELSEWHERE.get(name, ())):
+        if ours in known:
+            return InputError(f"unknown setting of {what}, {name!r}: it is called {ours!r} here.")
+        if ours in of_task:
+            called = "" if ours == name else f"called {ours!r} here and is "
+            return InputError(f"{name!r} is {called}an argument of the task: give it in task_args, as {ours}=VALUE.")
+    return unknown_name(f"setting of {what},", name, known)

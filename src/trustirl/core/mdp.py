@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 from trustirl.core.errors import InputError
 from trustirl.core.types import Transition
 
+COLDEST, HOTTEST = 1e-9, 1e9  # temperatures; beyond these, rounding decides
+
 
 class MDP(eqx.Module):
     """States x actions x K successors with their probabilities; no reward inside.
@@ -72,8 +74,8 @@ def make_mdp(
     _check_distribution(start[None], "the initial probabilities")
     if not 0.0 < discount < 1.0:
         raise InputError(f"the discount must lie strictly between 0 and 1, got {discount}.")
-    if not (np.isfinite(temperature) and temperature > 0):
-        raise InputError(f"the temperature must be positive and finite, got {temperature}.")
+    if not COLDEST <= temperature <= HOTTEST:
+        raise InputError(f"the temperature must lie between {COLDEST:g} and {HOTTEST:g}, got {temperature}.")
     return MDP(
         jnp.asarray(succ, jnp.int32),
         jnp.asarray(prob / prob.sum(-1, keepdims=True)),

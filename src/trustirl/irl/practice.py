@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
-from trustirl.core.checks import at_least, positive
+from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.compiling import compiled_training
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, expect, sample
@@ -47,15 +47,34 @@ class Schedule:
         """Refuse a schedule that cannot be kept."""
         at_least(1, self, "steps_per_iteration", "envs", "rounds", "batch", "warmup")
         positive(self, "update_ratio")
+        at_most(10_000, self, "envs")
+        at_most(1000, self, "update_ratio")
+        at_most(1_000_000, self, "batch")
         if self.steps_per_iteration % (self.rounds * self.envs):
             raise InputError(
                 f"steps_per_iteration must be a multiple of rounds x envs = {self.rounds * self.envs}, got "
                 f"{self.steps_per_iteration}."
             )
-        if self.replay is not None and self.replay < self.steps_per_iteration:
+        if self.replay is not None and self.replay < self.least_replay:
             raise InputError(
-                f"replay must hold an iteration's {count(self.steps_per_iteration, 'step')}, got {self.replay}."
+                f"replay must hold an iteration's {count(self.steps_per_iteration, 'step')} and the "
+                f"{count(self.warmup, 'random one')} of warmup, so at least {self.least_replay}, got {self.replay}."
             )
+
+    @property
+    def least_replay(self) -> int:
+        """What is remembered at once must fit."""
+        return max(self.steps_per_iteration, self.random_steps)
+
+    @property
+    def random_steps(self) -> int:
+        """Of the warm-up, in which every environment makes as many."""
+        return self.envs * max(1, self.warmup // self.envs)
+
+    @property
+    def whole(self) -> int:
+        """Environment steps per seed of an iteration, all purposes together."""
+        return self.steps_per_iteration
 
     @property
     def updates(self) -> int:
@@ -87,6 +106,7 @@ class Plan(Schedule):
         """Refuse a plan that cannot be carried out."""
         super().__post_init__()
         at_least(1, self, "reward_batch", "reference")
+        at_most(1_000_000, self, "reward_batch", "reference")
         if self.demo_fade is not None:
             at_least(1, self, "demo_fade")
         if self.extra_steps < 0 or self.extra_steps % self.envs:
@@ -98,6 +118,11 @@ class Plan(Schedule):
             raise InputError(
                 "past steps are remembered without their times, which discounted needs: set past_share to 0."
             )
+
+    @property
+    def whole(self) -> int:
+        """Environment steps per seed of an iteration, all purposes together."""
+        return self.steps_per_iteration + self.extra_steps
 
 
 class Steps(NamedTuple):
@@ -170,7 +195,7 @@ def rounds_of_practice(
     ) -> tuple[IrlState, Buffer, list[PyTree], Metrics]:
         collector.fresh(iteration, "train")
         if iteration == 0:
-            first = _by_seed(collector.collect(None, max(1, schedule.warmup // schedule.envs)))
+            first = _by_seed(collector.collect(None, schedule.random_steps // schedule.envs))
             replay = remember(replay, jax.tree.map(jnp.asarray, first))
         acting, gathered = irl.policy, []
         metrics: Metrics = {}

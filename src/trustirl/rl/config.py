@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import optax
 
-from trustirl.core.checks import at_least, positive
+from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.errors import InputError
+
+WIDEST = 65_536  # units of a layer
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,10 @@ class SolverConfig:
     def __post_init__(self) -> None:
         """Refuse settings that cannot work, before anything is computed."""
         at_least(1, self, "width", "depth", "critics")
+        at_most(WIDEST, self, "width")
+        at_most(100, self, "depth", "critics")
         positive(self, "learning_rate", "temperature")
+        at_most(1e6, self, "temperature")
         if self.actor_learning_rate is not None:
             positive(self, "actor_learning_rate")
         if not 0.0 < self.tau <= 1.0:

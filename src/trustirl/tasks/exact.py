@@ -5,8 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from trustirl.core.checks import at_least
+from trustirl.core.checks import at_least, at_most
+from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP
+
+LONGEST = 1_000_000  # steps of an episode
+MOST_NUMBERS = 2**26  # in a table: half a gibibyte
 
 
 @dataclass(frozen=True)
@@ -27,5 +31,15 @@ class ExactTask:
     target: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a task without steps."""
+        """Refuse a task without steps, or with more than anybody waits for."""
         at_least(1, self, "horizon")
+        at_most(LONGEST, self, "horizon")
+
+
+def check_size(name: str, states: int, per_state: int) -> None:
+    """Refuse a task that would fill the memory while it is made."""
+    if states * per_state > MOST_NUMBERS:
+        raise InputError(
+            f"{name} with {states:,} states needs a table of {states * per_state:,} numbers, and {MOST_NUMBERS:,} "
+            "are the most; make it smaller."
+        )

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from trustirl.core.errors import InputError
 from trustirl.core.mdp import make_mdp
-from trustirl.tasks.exact import ExactTask
+from trustirl.tasks.exact import ExactTask, check_size
 
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])  # stay, up, down, left, right
 
@@ -24,6 +24,7 @@ def gridworld(
     """
     if size < 2:
         raise InputError(f"the grid's size must be at least 2, got {size}.")
+    check_size("the grid", size * size, _outcomes(slip))
     cells = _cells(size, size)
     target = (size // 2) * size + size // 2
     destinations = _destinations(size, size)
@@ -59,6 +60,7 @@ def cliff(
     """
     if width < 3 or height < 2:
         raise InputError(f"the cliff needs a width of at least 3 and a height of at least 2, got {width} x {height}.")
+    check_size("the cliff", width * height, _outcomes(slip))
     cells = _cells(height, width)
     begin, target = (height - 1) * width, height * width - 1
     edge = np.arange(begin + 1, target)
@@ -80,6 +82,11 @@ def cliff(
         grid=(height, width),
         target=target,
     )
+
+
+def _outcomes(slip: float) -> int:
+    """Of all moves from a cell."""
+    return len(MOVES) * (len(MOVES) if slip else 1)
 
 
 def _cells(height: int, width: int) -> NDArray[np.int64]:

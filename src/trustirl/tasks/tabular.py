@@ -4,7 +4,7 @@ import numpy as np
 
 from trustirl.core.checks import counts
 from trustirl.core.mdp import make_mdp
-from trustirl.tasks.exact import ExactTask
+from trustirl.tasks.exact import ExactTask, check_size
 
 
 def random_mdp(
@@ -20,6 +20,7 @@ def random_mdp(
     counts(0, seed=seed)
     counts(1, states=states, successors=successors)
     counts(2, actions=actions)
+    check_size("the MDP", states, max(actions * successors, states))
     rng = np.random.default_rng(seed)
     probabilities = rng.dirichlet(np.ones(successors), size=(states, actions))
     return ExactTask(
@@ -43,6 +44,7 @@ def chain(
 ) -> ExactTask:
     """Walk left or right along a line; the right end pays `goal` per step and holds whoever arrives."""
     counts(2, length=length)
+    check_size("the chain", length, max(2, length))
     position = np.arange(length)
     destinations = np.stack([np.maximum(position - 1, 0), np.minimum(position + 1, length - 1)], axis=1)
     destinations[-1] = length - 1

@@ -18,7 +18,7 @@ from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.ledger import Ledger
 from trustirl.tasks.control import ControlTask
 from trustirl.worlds.control import ControlOptions, build, iterations
-from trustirl.worlds.job import Experiment, Job, Row
+from trustirl.worlds.job import Experiment, Job, Row, told_steps
 
 COLUMNS = ("gap", "drift", "mu", "log_likelihood", "q", "entropy", "critic_loss", "actor_loss", "temperature")
 
@@ -31,7 +31,8 @@ def control_job(
     config = SolverConfig(**experiment.settings["solver"])
     updates = iterations(experiment.steps, plan)
     parts = build(experiment, demos, task)
-    notes = [memory_note(parts.replay_bytes), *parts.given.notes()]
+    notes = told_steps(experiment.steps, updates + 1, plan.whole, plan.random_steps)
+    notes += [memory_note(parts.replay_bytes), *parts.given.notes()]
     if plan.demo_share and not len(parts.given.demos.successors()[0]):
         notes.append("it is not known what followed any demonstrated step, so the policy's minibatches have none")
 

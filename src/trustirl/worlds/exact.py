@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from trustirl.algorithms import ALGORITHMS
+from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP, check_reward_table
 from trustirl.core.measure import Reward, expect
 from trustirl.core.types import Metrics, Transition
+from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
 from trustirl.evaluation.returns import episode_return
@@ -20,9 +22,10 @@ from trustirl.nets.rewards import RewardKind, reward_factory
 from trustirl.rl.exact import SoftPolicy, exact_solver, occupancy, solve
 from trustirl.rollouts.exact import exact_sampler
 from trustirl.rollouts.tabular import sample_episodes
-from trustirl.tasks.exact import ExactTask
+from trustirl.tasks.exact import MOST_NUMBERS, ExactTask
 from trustirl.tasks.registry import make_task
 from trustirl.worlds.job import Experiment
+from trustirl.worlds.memory import check_free
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,8 @@ class ExactOptions:
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be."""
-        if self.policy_rounds < 0:
-            raise InputError(f"policy_rounds must be at least 0, got {self.policy_rounds}.")
-        if not self.suboptimality >= 0:
-            raise InputError(f"suboptimality must not be negative, got {self.suboptimality}.")
+        at_least(0, self, "policy_rounds", "suboptimality")
+        at_most(1000, self, "policy_rounds")
 
 
 class World(NamedTuple):
@@ -66,6 +67,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     options = ExactOptions(**experiment.settings["exact"])
     task = make_task(experiment.task, experiment.task_args)
     mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
+    _check_room(experiment, options, task)
     expert = jax.jit(solve)(mdp, truth)
     demos = given_demos(experiment, demos)
     if demos is None and experiment.demo_episodes is not None:
@@ -105,9 +107,25 @@ def check(experiment: Experiment) -> None:
     """Refuse what `build` would refuse, without solving anything."""
     task = make_task(experiment.task, experiment.task_args)
     check_reward_table(task.true_reward, task.mdp)
+    _check_room(experiment, ExactOptions(**experiment.settings["exact"]), task)
     demos = given_demos(experiment)
     if demos:
         tabular_measure(demos, task.mdp)
+
+
+def _check_room(experiment: Experiment, options: ExactOptions, task: ExactTask) -> None:
+    """Refuse what cannot fit into memory: policies, rewards, optimisers and measures of every seed, roughly."""
+    states, actions, successors = task.mdp.successors.shape
+    per_seed = states * actions * (20 + 2 * successors)
+    per_seed += 0 if options.reward == "table" else 3 * task.features.size
+    seeds, advice = count(experiment.seeds, "seed"), "use fewer seeds or a smaller task"
+    check_free(f"the tables of {seeds} need", 8 * experiment.seeds * per_seed, advice)
+    shown = task.horizon * (experiment.demo_episodes or 0)
+    if experiment.demos == "packaged" and shown > MOST_NUMBERS:
+        raise InputError(
+            f"{count(experiment.demo_episodes or 0, 'episode')} of {count(task.horizon, 'step')} are more than "
+            f"{MOST_NUMBERS:,} steps; use fewer demo_episodes or a shorter horizon."
+        )
 
 
 def action_inputs(options: ExactOptions, task: ExactTask) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.buffer import Buffer, draw, empty_buffer
-from trustirl.core.checks import at_least
+from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.records import Solver
 from trustirl.core.types import IrlState, Metrics, TrainState
@@ -35,7 +35,7 @@ from trustirl.rollouts.policy import Policies
 from trustirl.tasks.control import ControlTask, make_control_task
 from trustirl.worlds.control import StageOptions, example_row, open_stage
 from trustirl.worlds.job import Experiment, filled
-from trustirl.worlds.memory import check_memory
+from trustirl.worlds.memory import check_memory, check_networks
 
 Task = str | gym.Env | Callable[..., gym.Env]
 
@@ -81,6 +81,7 @@ class ExpertOptions(StageOptions):
         """Refuse numbers that cannot be."""
         super().__post_init__()
         at_least(1, self, "episodes")
+        at_most(100_000, self, "episodes")
 
 
 class PaidSteps(NamedTuple):
@@ -117,7 +118,8 @@ def preset(task: Task, task_args: Mapping[str, Any] | None = None) -> dict[str, 
 
 def groups(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of an expert, with a preset's values as defaults."""
-    return filled({"solver": SolverConfig, "plan": Schedule, "expert": ExpertOptions}, settings)
+    kinds = {"solver": SolverConfig, "plan": Schedule, "expert": ExpertOptions}
+    return filled(kinds, {name: value for name, value in settings.items() if name != "steps"})
 
 
 def iterations(steps: int, schedule: Schedule) -> int:
@@ -141,7 +143,7 @@ def build(experiment: Experiment, task: Task | None = None) -> Expert:
     capacity = min(experiment.steps, schedule.replay or experiment.steps)
     row = example_row(control_task)
     example = PaidTransition(**vars(row), true_reward=row.weight)
-    memory = check_memory(experiment.seeds, capacity, example)
+    memory = check_memory(experiment.seeds, capacity, example, schedule.least_replay)
     updates = schedule.updates
     solver = make_solver(
         control_task,
@@ -152,6 +154,7 @@ def build(experiment: Experiment, task: Task | None = None) -> Expert:
         termination="T0",
         run_updates=updates * schedule.rounds * total,
     )
+    check_networks(experiment.seeds, solver.init)
 
     def to_host(actors: PyTree) -> Policies:
         return host_policies(actors, config, None, None)

@@ -17,7 +17,7 @@ from trustirl.rollouts.host import SEED_BITS
 from trustirl.tasks.control import ControlTask
 from trustirl.worlds.control_run import columns, memory_note, stage_facts, summary_of
 from trustirl.worlds.expert import ExpertOptions, Task, build, iterations
-from trustirl.worlds.job import Experiment, Job, Row
+from trustirl.worlds.job import Experiment, Job, Row, told_steps
 
 FIRST_SEED = 3 << SEED_BITS  # of demonstrations: episodes of training and evaluation have lower ones
 SELECTION = "the seed with the highest mean true return in the last evaluation, the same episodes for all"
@@ -81,7 +81,10 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
         observe=observe,
         finish=finish,
         facts=stage_facts(parts.task, parts.backend, parts.replay_bytes),
-        notes=(memory_note(parts.replay_bytes),),
+        notes=(
+            *told_steps(experiment.steps, last + 1, schedule.whole, schedule.random_steps),
+            memory_note(parts.replay_bytes),
+        ),
         close=parts.close,
     )
 

@@ -1,6 +1,6 @@
 """A fully resolved question (`Experiment`), and the same made ready to run (`Job`), whatever the world."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import UnionType
@@ -10,9 +10,10 @@ import numpy as np
 from msgspec import Meta
 
 from trustirl.core.checks import of_kind
-from trustirl.core.errors import InputError, unknown_name
+from trustirl.core.errors import InputError, unknown_name, unknown_setting
 from trustirl.core.files import fitting
 from trustirl.core.types import Metrics, TrainState
+from trustirl.core.words import count
 from trustirl.demos.schema import DemoChoice
 from trustirl.irl.loop import Loop
 from trustirl.rollouts.ledger import Ledger
@@ -32,8 +33,8 @@ class Experiment:
     demos: str
     demo_episodes: Annotated[int, Meta(ge=1)] | None
     demo_choice: DemoChoice
-    seeds: Annotated[int, Meta(ge=1, le=2**31)]
-    steps: Annotated[int, Meta(ge=1)]
+    seeds: Annotated[int, Meta(ge=1, le=10_000)]
+    steps: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     settings: dict[str, dict[str, Any]]  # every setting by group, for example "algorithm_config"
     first_seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
@@ -83,20 +84,38 @@ class Job(NamedTuple):
     close: Callable[[], None] = lambda: None
 
 
+def told_steps(steps: int, iterations: int, each: int, first: int = 0) -> list[str]:
+    """Why fewer steps are made than were asked for, if so: `first` ones at random, then whole iterations."""
+    made = first + iterations * each
+    if made == steps:
+        return []
+    random = f"{count(first, 'random step')} and " if first else ""
+    whole = f"{random}{count(iterations, 'whole iteration')} of {each:,}"
+    return [f"of {steps:,} steps {made:,} are made, {whole}; the next iteration would end at {made + each:,}"]
+
+
 def filled(kinds: Mapping[str, type[Any]], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A dataclass of each kind, with what the settings say of its fields."""
+    """A dataclass of each kind, with what the settings say of its fields; a name that none has is refused."""
+    known = {field.name for kind in kinds.values() for field in fields(kind)}
+    if unknown := sorted(settings.keys() - known):
+        raise unknown_name("setting", unknown[0], known)
     return {
         group: kind(**{field.name: settings[field.name] for field in fields(kind) if field.name in settings})
         for group, kind in kinds.items()
     }
 
 
-def settle(groups: Groups, given: Mapping[str, Any], what: str) -> dict[str, dict[str, Any]]:
-    """Every setting of every group, with the given ones in place of the defaults."""
+def settle(
+    groups: Groups, given: Mapping[str, Any], what: str, asked: Iterable[str] = (), of_task: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Every setting of every group, with the given ones in place of the defaults.
+
+    Other names are refused; `asked` and `of_task` are what a question has besides, which may have been meant.
+    """
     hints = {name: hint for default in groups.values() for name, hint in get_type_hints(type(default)).items()}
     for name in given:
         if name not in hints:
-            raise unknown_name(f"setting of {what},", name, hints)
+            raise unknown_setting(what, name, [*hints, *asked], of_task)
     fitting = {name: _fitting(name, value, hints[name]) for name, value in given.items()}
     return {
         group: asdict(replace(default, **{name: fitting[name] for name in asdict(default) if name in fitting}))

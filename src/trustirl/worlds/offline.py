@@ -25,7 +25,8 @@ from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
 from trustirl.worlds.control import Matched, StageOptions, matched, standards
 from trustirl.worlds.control_run import columns, stage_facts, summary_of
-from trustirl.worlds.job import Experiment, Job, Row, filled
+from trustirl.worlds.job import Experiment, Job, Row, filled, told_steps
+from trustirl.worlds.memory import check_networks
 
 # Algorithms that need no environment, with what differs from the defaults of a solver: one network, which gives the
 # logits where actions are finitely many.
@@ -74,6 +75,8 @@ def offline_job(
     fit = entry.config(**settings["algorithm_config"])
     statistics = standards(given.demos)
     solver = make_solver(given.task, config, *statistics)
+    algorithm = entry.build(solver, fit)
+    check_networks(experiment.seeds, algorithm.init)
     action = given.action if given.task.discrete else np.clip(given.action, -INSIDE, INSIDE)
     pairs = Transition(jnp.asarray(given.obs), jnp.asarray(action), jnp.ones(len(action), jnp.float32))
     ledger, seeds, episodes = Ledger(), experiment.seeds, options.evaluation_episodes
@@ -91,7 +94,7 @@ def offline_job(
         write_json(path / "summary.json", summary | given.expert_return())
 
     return Job(
-        loop=offline_loop(entry.build(solver, fit), solver, pairs, fit.fit_batch),
+        loop=offline_loop(algorithm, solver, pairs, fit.fit_batch),
         iterations=iterations,
         evaluate_every=options.evaluate_every,
         checkpoint_every=options.checkpoint_every,
@@ -99,6 +102,6 @@ def offline_job(
         observe=observe,
         finish=finish,
         facts=given.facts() | stage_facts(given.task, judged.backend, 0),
-        notes=tuple(given.notes()),
+        notes=(*told_steps(experiment.steps, iterations + 1, fit.updates), *given.notes()),
         close=judged.close,
     )
