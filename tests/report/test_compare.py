@@ -23,7 +23,7 @@ from trustirl.core.errors import InputError
 from trustirl.evaluation.stats import bootstrap
 from trustirl.report import report, write_comparison, write_report
 from trustirl.report.compare import Panel, curves_figure
-from trustirl.report.plots import Series
+from trustirl.report.plots import Plot, Series, draw
 from trustirl.report.study import read_study, run_folders
 from trustirl.report.words import number
 
@@ -191,6 +191,48 @@ def test_every_drawn_curve_holds_its_numbers(bench: Path, tmp_path: Path) -> Non
         assert path is not None
         points = [tuple(map(float, pair.split(","))) for pair in re.findall(r"[^M ]+", path[1])]
         np.testing.assert_allclose(points, curves[seed], atol=0.5)
+
+
+def test_a_method_without_curves_is_a_line_with_a_name_in_the_legend(tmp_path: Path) -> None:
+    runs = [
+        write_control_run(tmp_path / str(target), settings={"target": target}, evaluations=3) for target in (2, 4)
+    ]
+    runs.append(write_control_run(tmp_path / "bc", algorithm="bc", evaluations=3, skill=0.9, offline=True))
+    html = page_of(*runs, out=tmp_path)
+    plot = html[html.index('data-plot="returns Hopper-v4"') :]
+    plot = plot[: plot.index("</ul>")]
+    end = np.sort(read_study(runs).rows[2].returns)[1:-1].mean()
+    drawn = re.search(r'data-label="bc">.*?<path class="line"[^>]* d="M0,([\d.]+) 21000,([\d.]+)"', plot)
+    assert drawn is not None
+    assert [float(height) for height in drawn.groups()] == pytest.approx([end, end], abs=0.5)
+    assert re.findall(r'<li class="c\d" data-label="([^"]*)"', plot) == ["piro (target 2)", "piro (target 4)", "bc"]
+    assert re.findall(r'<span class="name"[^>]*>([^<]*)<', plot) == ["random", "expert"]
+    assert '<dt>Algorithms</dt><dd class="value">2</dd><dd class="note">3 variants on 1 task</dd>' in html
+
+
+def test_names_of_levels_do_not_lie_on_each_other() -> None:
+    curve = Series("piro", 0, np.array([0.0, 1.0]), np.array([0.0, 100.0]))
+    html = draw(Plot("returns", "steps", "true return", [curve], {"expert": 99.0, "random": 97.0, "nobody": 3.0}))
+    assert re.findall(r'<span class="name"[^>]*>([^<]*)<', html) == ["nobody", "random, expert"]
+
+
+def test_a_single_evaluation_has_an_axis_of_whole_numbers() -> None:
+    alone = Series("bc", 0, np.zeros(1), np.array([500.0]))
+    html = draw(Plot("returns", "iteration", "true return", [alone], {}))
+    assert re.findall(r'<span class="x"[^>]*>([^<]*)<', html) == ["0", "1"]
+    axes = curves_figure([Panel("CartPole-v1", "iteration", [alone], 500.0, {})]).axes[0]
+    assert axes.get_xlim() == (0, 1)
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [0, 1]
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    runs = [write_control_run(tmp_path / name, algorithm=name, seeds=1, evaluations=3) for name in ("piro", "bc")]
+    html = page_of(*runs, out=tmp_path)
+    assert table_of(html, "overall")[1][1].endswith(" (one seed)")
+    assert table_of(html, "improvement")[1][2].endswith(" (one seed)")
+    profiles = html[html.index('data-plot="profiles"') :]
+    assert 'class="band"' not in profiles[: profiles.index("</ul>")]
 
 
 # --- which runs make a row -------------------------------------------------------------------------------

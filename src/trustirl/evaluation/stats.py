@@ -70,6 +70,11 @@ def iqm_band(values: Numbers, resamples: int = RESAMPLES, seed: int = 0) -> Inte
     return _interval(weights @ np.sort(values, axis=0))
 
 
+def several(strata: Strata) -> bool:
+    """Whether any task has more than one run; without, there is nothing that an interval could tell."""
+    return any(values.size > 1 for values in strata)
+
+
 def performance_profile(scores: Numbers, thresholds: Numbers) -> Numbers:
     """The share of runs that score more than each threshold, for `scores` [..., runs]: [thresholds, ...]."""
     return np.stack([(scores > threshold).mean(axis=-1) for threshold in thresholds])

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from trustirl.core.errors import InputError
-from trustirl.evaluation.stats import bootstrap, iqm, iqm_band, performance_profile
+from trustirl.evaluation.stats import bootstrap, iqm, iqm_band, performance_profile, several
 from trustirl.report import plots, tables
 from trustirl.report.drawing import clock_axis
 from trustirl.report.figures import CLOCKS, draw_recovered
@@ -122,6 +122,8 @@ def render(study: Study) -> str:
 
 
 def _cards(study: Study) -> tuple[Card, ...]:
+    algorithms = {row.runs[0].algorithm for row in study.rows}
+    variants = f"{len(study.labels)} variants" if len(study.labels) > len(algorithms) else ""
     seeds = [len(row.seeds) for row in study.rows]
     steps: dict[str, int] = {}
     for row in study.rows:
@@ -136,7 +138,7 @@ def _cards(study: Study) -> tuple[Card, ...]:
     failed = f"{len(study.failures)} failed or unfinished" if study.failures else "all finished"
     purposes = ", ".join(f"{name}\u00a0{number:,}" for name, number in steps.items())
     return (
-        ("Algorithms", str(len(study.labels)), f"on {count(len(study.tasks), 'task')}"),
+        ("Algorithms", str(len(algorithms)), f"{variants} on {count(len(study.tasks), 'task')}".strip()),
         ("Runs", str(sum(seeds)), f"{each}, {failed}"),
         ("Environment steps", f"{total:,}" if total < 1e8 else f"{total / 1e6:,.0f} M", purposes),
         (
@@ -182,7 +184,11 @@ def _profiles(study: Study) -> str:
 
     series = [
         Series(
-            label, study.labels.index(label), thresholds, profile(np.concatenate(strata)), bootstrap(strata, profile)
+            label,
+            study.labels.index(label),
+            thresholds,
+            profile(np.concatenate(strata)),
+            bootstrap(strata, profile) if several(strata) else None,
         )
         for label, strata in scores.items()
     ]
@@ -196,8 +202,11 @@ def _curves(study: Study) -> str:
     for task in study.tasks:
         rows = study.of_task(task)
         clock, timed, others = _timed(rows)
-        levels = {"expert": rows[0].expert, "random": rows[0].random} | others
-        plot = Plot(f"returns {task}", CLOCKS[clock], "true return", [_returns(study, row) for row in timed], levels)
+        levels = {"expert": rows[0].expert, "random": rows[0].random}
+        curves = [_returns(study, row) for row in timed]
+        end = max(float(np.nanmax(curve.x)) for curve in curves)
+        curves += [_level(study, row, end) for row in others]
+        plot = Plot(f"returns {task}", CLOCKS[clock], "true return", curves, levels)
         drawn.append(plots.draw(plot, task))
     if not drawn:
         return ""
@@ -205,17 +214,18 @@ def _curves(study: Study) -> str:
         "Inter-quartile mean over seeds at every evaluation, with its 95 % bootstrap band; point at a curve, or tap "
         "its name, to see each seed."
     )
+    if any(_timed(study.of_task(task))[2] for task in study.tasks):
+        text += " A flat line is the last policy of a method that steps no environment."
     return f"<section><h2>Learning curves</h2><p>{text}</p>{''.join(drawn)}</section>"
 
 
-def _timed(rows: Sequence[Row]) -> tuple[str, list[Row], dict[str, float]]:
-    """What a task's curves are drawn over, the rows that have such curves, and where the others ended.
+def _timed(rows: Sequence[Row]) -> tuple[str, list[Row], list[Row]]:
+    """What a task's curves are drawn over, the rows that have such curves, and the others.
 
-    Beside learners that step an environment, one that steps none is a level.
+    Beside learners that step an environment, one that steps none is a level: where it ended.
     """
     clock = max((row.clock for row in rows), key=lambda name: name == "env_steps")
-    others = {row.label: float(iqm(row.returns)) for row in rows if row.clock != clock}
-    return clock, [row for row in rows if row.clock == clock], others
+    return clock, [row for row in rows if row.clock == clock], [row for row in rows if row.clock != clock]
 
 
 def _returns(study: Study, row: Row) -> Series:
@@ -228,6 +238,24 @@ def _returns(study: Study, row: Row) -> Series:
         iqm(returns.T),
         iqm_band(returns, BAND_RESAMPLES) if len(returns) > 1 else None,
         seeds,
+    )
+
+
+def _level(study: Study, row: Row, end: float) -> Series:
+    """A row's last returns, all along the axis."""
+
+    def flat(height: Numbers | float) -> Numbers:
+        return np.full(2, height)
+
+    many = row.returns.size > 1
+    low, high = bootstrap([row.returns])
+    return Series(
+        row.label,
+        study.labels.index(row.label),
+        np.array([0.0, end]),
+        flat(iqm(row.returns)),
+        (flat(low), flat(high)) if many else None,
+        {str(seed): flat(value) for seed, value in zip(row.seeds, row.returns, strict=True)} if many else None,
     )
 
 
@@ -333,7 +361,7 @@ def curves_png(study: Study) -> bytes:
     def panel(task: str) -> Panel:
         rows = study.of_task(task)
         clock, timed, others = _timed(rows)
-        levels = {label: (study.labels.index(label), level) for label, level in others.items()}
+        levels = {row.label: (study.labels.index(row.label), float(iqm(row.returns))) for row in others}
         return Panel(task, clock, [_returns(study, row) for row in timed], rows[0].expert, levels)
 
     file = io.BytesIO()

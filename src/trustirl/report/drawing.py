@@ -63,7 +63,7 @@ def name_axes(axes: Axes, x: str, y: str) -> None:
 
 def clock_axis(axes: Axes) -> None:
     """Few and short numbers on the axis of iterations or steps, which soon has millions of them."""
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, max(1, axes.get_xlim()[1]))  # nothing is between the first whole number and the next
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 

@@ -17,6 +17,7 @@ from trustirl.report.words import number
 
 COLOURS, DASHES = 6, ("", "6 4", "2 3", "9 3 2 3")
 RESOLUTION = 4  # digits of the range of an axis that a drawn number keeps
+NEAR = 0.06  # of the height of a frame: names of levels that are nearer share a line
 SIDE = 1000  # of the square that the drawing stretches over the frame
 
 
@@ -135,7 +136,8 @@ def draw(plot: Plot, heading: str = "") -> str:
     if not drawn:
         return f'<div class="plot">{title}<p>No run recorded the {escape(plot.y_name)}.</p></div>'
     levels = {name: level for name, level in plot.levels.items() if math.isfinite(level)}
-    x0, x1 = _range([np.zeros(1), *(series.x for series in drawn)], margin=0.0)
+    every = np.concatenate([series.x for series in drawn])
+    x0, x1 = _range([np.zeros(1), every if every.any() else np.ones(1)], margin=0.0)
     y0, y1 = _range(
         [*(height for series in drawn for height in series.heights()), np.array([*levels.values()])], margin=0.04
     )
@@ -143,7 +145,8 @@ def draw(plot: Plot, heading: str = "") -> str:
     place = f"matrix({scale[0]:.8g} 0 0 {-scale[1]:.8g} {-x0 * scale[0]:.8g} {SIDE + y0 * scale[1]:.8g})"
     digits = (_digits(x1 - x0), _digits(y1 - y0))
     curves = "".join(_curve(plot, series, digits) for series in drawn)
-    ticks_x, ticks_y = _ticks(x0, x1), (_powers if plot.logarithm else _ticks)(y0, y1)
+    ticks_x = _ticks(x0, x1, whole=bool((every == every.round()).all()))
+    ticks_y = (_powers if plot.logarithm else _ticks)(y0, y1)
     grid = "".join(f"M{x0:g},{tick:g}H{x1:g}" for tick in ticks_y)
     lines = "".join(f'<path class="level" d="M{x0:g},{level:.8g}H{x1:g}"/>' for level in levels.values())
     labels = [
@@ -154,7 +157,7 @@ def draw(plot: Plot, heading: str = "") -> str:
         ),
         *(
             f'<span class="name" style="bottom:{_share(level, y0, y1)}">{escape(name)}</span>'
-            for name, level in levels.items()
+            for name, level in _apart(levels, NEAR * (y1 - y0))
         ),
     ]
     return (
@@ -230,10 +233,18 @@ def _range(values: Iterable[Numbers], margin: float) -> tuple[float, float]:
     return low - margin * (high - low), high + margin * (high - low)
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    return [
-        float(tick) for tick in MaxNLocator(5, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high) if low <= tick <= high
-    ]
+def _apart(levels: Mapping[str, float], near: float) -> list[tuple[str, float]]:
+    """Names and heights of levels, from below; levels that lie near each other are named together."""
+    named: list[tuple[str, float]] = []
+    for name, level in sorted(levels.items(), key=lambda item: item[1]):
+        together = f"{named.pop()[0]}, {name}" if named and level - named[-1][1] < near else name
+        named.append((together, level))
+    return named
+
+
+def _ticks(low: float, high: float, whole: bool = False) -> list[float]:
+    ticks = MaxNLocator(5, steps=(1, 2, 2.5, 5, 10), integer=whole).tick_values(low, high)
+    return [float(tick) for tick in ticks if low <= tick <= high]
 
 
 def _powers(low: float, high: float) -> list[float]:

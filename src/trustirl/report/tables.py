@@ -14,13 +14,14 @@ from trustirl.evaluation.stats import (
     improvement_interval,
     iqm,
     probability_of_improvement,
+    several,
     spread,
 )
 from trustirl.report.runs import Numbers
 from trustirl.report.study import Row, Study
 from trustirl.report.words import count, duration, number, percent
 
-NONE = "–"
+NONE, ONE_SEED = "–", "one seed"
 PAIR_RESAMPLES = 500  # there are many pairs of algorithms
 
 
@@ -79,7 +80,7 @@ def overall(study: Study) -> Table:
             rows.append(
                 (
                     label,
-                    Cell(number(float(iqm(pooled)), 3), _interval(low, high, 3)),
+                    Cell(number(float(iqm(pooled)), 3), _interval(low, high, 3) if several(scores) else ONE_SEED),
                     number(float(pooled.mean()), 3),
                     number(float(np.median(pooled)), 3),
                     percent(float((pooled > 0.9).mean())),
@@ -240,7 +241,7 @@ def _returns(row: Row | None) -> Cell:
         return Cell(NONE)
     returns = row.returns
     each = "\n".join(f"seed {seed}: {number(value)}" for seed, value in zip(row.seeds, returns, strict=True))
-    note = _interval(*bootstrap([returns])) if returns.size > 1 else "one seed"
+    note = _interval(*bootstrap([returns])) if returns.size > 1 else ONE_SEED
     return Cell(number(float(iqm(returns))), note, each)
 
 
@@ -248,7 +249,8 @@ def _improvement(ours: list[Numbers], theirs: list[Numbers]) -> Cell:
     if ours is theirs:
         return Cell(NONE)
     low, high = (percent(float(end)) for end in improvement_interval(ours, theirs, resamples=PAIR_RESAMPLES))
-    return Cell(percent(probability_of_improvement(ours, theirs)), f"{low} to {high}")
+    note = f"{low} to {high}" if several(ours) or several(theirs) else ONE_SEED
+    return Cell(percent(probability_of_improvement(ours, theirs)), note)
 
 
 def _steadiness(row: Row) -> tuple[Cell | str, ...]:
