@@ -65,7 +65,8 @@ def _flushed() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it was closed before we began
+            sys.stdout.flush()
 
 
 def _dispatch(arguments: list[str]) -> None:

@@ -2,12 +2,17 @@
 
 import contextlib
 import io
+import os
 import re
+import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import tyro
 
 from trustirl.core.errors import InputError
+
+NARROWEST = 40  # columns
 
 # What should stand there, and what tyro says of a text that is no number: of plain settings, and of those that may be
 # None.
@@ -23,12 +28,30 @@ def parse(options: type[Any], arguments: list[str], program: str) -> Any:
     """Parse with tyro; its boxed complaint becomes one line."""
     complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), _wide_enough():
             return tyro.cli(options, args=arguments, prog=program, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as stop:
         if not stop.code:
             raise
         raise InputError(f"{_one_line(complaint.getvalue())}; see `{program} --help`.") from None
+
+
+@contextlib.contextmanager
+def _wide_enough() -> Iterator[None]:
+    """Help needs room: in very few columns tyro's breaking of lines would never end."""
+    width = shutil.get_terminal_size().columns
+    if width >= NARROWEST:
+        yield
+        return
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(NARROWEST)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
 
 
 def _one_line(box: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -217,6 +218,24 @@ def test_it_ends_quietly_when_nobody_reads() -> None:
     ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_it_works_where_nothing_can_be_said() -> None:
+    closed = "exec >&-; " + shlex.join([sys.executable, "-m", "trustirl", "--help"])
+    ended = subprocess.run(["sh", "-c", closed], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("columns", ["1", "2", "5"])
+def test_help_ends_on_the_narrowest_terminal(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert trustirl("train", "piro", "--task", "CartPole-v1", "--help") == 0
+    shown = capsys.readouterr().out
+    assert "--mu-max" in shown
+    assert len(shown.splitlines()) < 1000
+    assert os.environ["COLUMNS"] == columns
 
 
 def test_demos_from_a_file_and_network_rewards(tmp_path: Path) -> None:
