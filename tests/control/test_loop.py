@@ -22,9 +22,9 @@ from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
 from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.irl.practice import Plan
+from trustirl.irl.practice import Plan, Weighing, episode_measure
 from trustirl.irl.terms import gap
-from trustirl.worlds.control import TUNED, _experience, build, iterations
+from trustirl.worlds.control import TUNED, _experience, build, demonstrated, iterations
 from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.expert import ExpertOptions
 from trustirl.worlds.job import Experiment, settle, told_steps
@@ -119,6 +119,43 @@ def test_demonstrated_steps_are_rows_of_experience_as_far_as_is_known_what_follo
     sparse = demos.subsample(2)
     assert _experience(sparse, sparse.observations, sparse.actions, example, ends=True).obs.shape == (0, 2)
     assert [leaf.dtype for leaf in jax.tree.leaves(shown)] == [leaf.dtype for leaf in jax.tree.leaves(example)]
+
+
+def ended_and_cut() -> Demos:
+    """Two episodes of CartPole, whose limit is 500: one ended after 100 steps, the other was cut then."""
+    rng = np.random.default_rng(0)
+    final = np.array([[7.0] * 4, [8.0] * 4])
+    return Demos.from_numpy(
+        rng.normal(size=(200, 4)), rng.integers(2, size=200), [100, 200], [True, False], final_observations=final
+    )
+
+
+@pytest.mark.parametrize("discounted", [False, True])
+def test_with_repeated_ends_demonstrations_last_as_long_as_the_learners_episodes(discounted: bool) -> None:
+    demos, weighing = ended_and_cut(), Weighing(500, 0.99, discounted, absorb=False)
+    obs, action = demos.observations.astype(np.float32), demos.actions.astype(np.int32)
+    measure = demonstrated(demos, obs, action, weighing, repeat=True)
+    # What a learner gets who does the same: after its end the last observation repeats until the horizon.
+    learner = episode_measure(jnp.zeros((500, 4)), jnp.zeros(500), jnp.zeros(500, bool), jnp.arange(500), weighing)
+    first = np.r_[:100, 200]
+    np.testing.assert_allclose(measure.weight[first].sum(), learner.weight.sum(), rtol=1e-5)
+    np.testing.assert_allclose(measure.weight[100:200].sum(), learner.weight[:100].sum(), rtol=1e-5)
+    np.testing.assert_array_equal(measure.obs[200], [7.0] * 4)
+    np.testing.assert_array_equal(measure.action[200], action[99])
+    assert measure.weight[201] == 0  # what was cut ended nowhere
+    assert not measure.absorbing.any()
+
+
+@SLOW
+def test_the_likelihood_of_demonstrations_leaves_repeated_ends_out() -> None:
+    demos = ended_and_cut()
+    parts = build(experiment(seeds=1, termination="T3"), demos)
+    state, metrics = parts.loop.start(seed_keys(1))
+    parts.close()
+    demo = jax.tree.map(lambda rows: np.asarray(rows[0, :200]), state.data.demo)
+    actor = jax.tree.map(lambda x: x[0] if hasattr(x, "dtype") else x, parts.solver.actor(state.irl.policy))
+    told = parts.solver.log_prob(actor, jnp.asarray(demo.obs), jnp.asarray(demo.action))
+    np.testing.assert_allclose(metrics["log_likelihood"][0], told.mean(), rtol=1e-4)
 
 
 def test_the_share_of_demonstrated_steps_reaches_the_policy() -> None:

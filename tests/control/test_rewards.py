@@ -10,9 +10,12 @@ import pytest
 from jaxtyping import Array
 
 from trustirl.core.types import Transition
+from trustirl.demos.schema import Demos
 from trustirl.learned import load_rewards, save_rewards
+from trustirl.nets.mlp import standardiser
 from trustirl.nets.rewards import NetworkReward, network_reward_factory
 from trustirl.tasks.control import make_control_task
+from trustirl.worlds.control import standards
 
 
 def pairs(scale: float, count: int = 200) -> Transition:
@@ -31,6 +34,22 @@ def reward(gain: float) -> NetworkReward:
 def test_a_new_reward_is_zero_everywhere() -> None:
     made = network_reward_factory(pairs(1.0), 0, True, 16, 2, 10.0)(jax.random.key(0))
     np.testing.assert_allclose(made(pairs(30.0)), 0.0, atol=1e-6)
+
+
+def test_goals_that_no_demonstration_reached_for_stay_apart() -> None:
+    """A column that is constant in the demonstrations is not scaled, for rewards and for policies alike."""
+    plain = pairs(1.0)
+    shown = eqx.tree_at(lambda rows: rows.obs, plain, plain.obs.at[:, 2].set(1000.1).at[:, 3].multiply(1e-4))
+    made = network_reward_factory(shown, 0, True, 16, 2, 10.0)(jax.random.key(0))
+    np.testing.assert_array_equal(made.std[2:4], np.float32([1.0, 1e-2]))
+    np.testing.assert_array_equal(made.mean[2], np.float32(1000.1))
+    demos = Demos.from_numpy(np.asarray(shown.obs), np.asarray(shown.action))
+    mean, deviation = standards(demos)
+    np.testing.assert_array_equal(deviation[2:4], np.float32([1.0, 1e-2]))
+    np.testing.assert_array_equal(mean[2], np.float32(1000.1))
+    np.testing.assert_allclose(deviation, made.std[:5], rtol=1e-5)
+    seen = standardiser(mean, deviation)(jnp.zeros((2, 5)).at[:, 2].set(jnp.asarray([1000.5, 1001.0])))
+    assert seen[0, 2] != seen[1, 2]
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])

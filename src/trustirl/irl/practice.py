@@ -304,10 +304,12 @@ def control_loop(
     capacity: int,
     example: Transition,
     updates: int,
+    acted_rows: int,
 ) -> Loop:
     """Loop functions over all seeds: a reward step, then rounds of practice; `updates` of the former make a run.
 
-    `demo` is the demonstrations' measure, `shown` their steps as rows of experience, of which `example` is one.
+    `demo` is the demonstrations' measure, in whose first `acted_rows` somebody acted and whose others follow ends;
+    `shown` are the steps as rows of experience, of which `example` is one.
     """
 
     def improve(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
@@ -330,7 +332,8 @@ def control_loop(
         demo: Transition, steps: Steps, irl: IrlState, replay: Buffer, key: Array
     ) -> tuple[RewardData, Metrics]:
         data, metrics = measured(demo, irl.reward, _flat(steps), replay, key)
-        actor, demonstrated = solver.actor(irl.policy), replace(demo, weight=acted(demo))
+        done = jnp.where(jnp.arange(len(demo.weight)) < acted_rows, demo.weight, 0.0)
+        actor, demonstrated = solver.actor(irl.policy), replace(demo, weight=done)
         likelihood = expect(lambda pairs: solver.log_prob(actor, pairs.obs, pairs.action), demonstrated)
         return data, metrics | {"log_likelihood": likelihood}
 

@@ -5,11 +5,13 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Num
 from numpy.typing import ArrayLike
 
 OBS_LIMIT = 10.0  # standardised observations are clipped to +-this
 CONSTANT = 1e-6  # an entry that varies less counts as constant, and is not scaled up to noise
+LEAST_SCALE = np.float32(1e-2)  # and one that varies less than this is scaled up no further
 
 
 class MLP(eqx.Module):
@@ -50,6 +52,16 @@ def ensemble(make: Callable[[Array], MLP], members: int, key: Array) -> MLP:
 def apply_ensemble(nets: MLP, x: Float[Array, "*batch inputs"]) -> Float[Array, "members *batch outputs"]:
     """What each member says of the same inputs, by batched matrix products."""
     return eqx.filter_vmap(lambda net: net(x))(nets)
+
+
+def scales(deviation: Float[np.ndarray, " entries"]) -> Float[np.ndarray, " entries"]:
+    """What entries of such deviations are divided by; constant ones, a goal for example, stay unscaled.
+
+    Where a goal was the same in all demonstrations, every other goal would otherwise lie beyond the limit of the
+    inputs, and be one and the same.
+    """
+    scaled = np.maximum(deviation.astype(np.float32), LEAST_SCALE)
+    return np.where(deviation > CONSTANT, scaled, np.float32(1))
 
 
 def standardiser(

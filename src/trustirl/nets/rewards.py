@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from trustirl.core.types import Transition
+from trustirl.nets.mlp import CONSTANT, scales
 
 RewardKind = Literal["table", "linear", "mlp"]
 WIDTH, DEPTH = 64, 2
@@ -87,7 +88,9 @@ def network_reward_factory(
         action = np.asarray(demo.action)
         parts.append(np.eye(actions, dtype=np.float32)[action] if actions else action.astype(np.float32))
     data = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
-    mean, std = data.mean(axis=0), np.maximum(data.std(axis=0), 1e-2)
+    mean, std = data.mean(axis=0), scales(data.std(axis=0))
+    constant = data.std(axis=0, dtype=np.float64) <= CONSTANT  # in float32 neither moment of such a column is exact
+    mean[constant], std[constant] = data[0, constant], 1.0
     if actions and action_inputs:  # one-hot inputs are on a scale already
         mean[-actions:], std[-actions:] = 0.0, 1.0
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, PyTree
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.errors import DemoError, InputError
-from trustirl.core.measure import minibatches
+from trustirl.core.measure import concat, minibatches
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
 from trustirl.core.words import count
@@ -23,6 +23,7 @@ from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
 from trustirl.learned import host_policies, make_solver
+from trustirl.nets.mlp import scales
 from trustirl.nets.rewards import network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
 from trustirl.rollouts.host import (
@@ -336,11 +337,8 @@ def build(
         run_updates=plan.updates * plan.rounds * (reward_updates + 1),
     )
     weighing = Weighing(control_task.horizon, config.discount, plan.discounted, absorb)
-    rest = np.zeros(len(obs), np.float32)
-    rest[demos.episode_ends - 1] = demos.absorbing_weights(weighing.horizon, weighing.rate)
-    weight = demos.discount_weights(weighing.rate).astype(np.float32)
     pairs = jnp.asarray(obs), jnp.asarray(action)
-    demo = weighted(*pairs, jnp.asarray(weight), jnp.asarray(rest) if absorb else None)
+    demo = demonstrated(demos, obs, action, weighing, repeat=options.termination == "T3")
     shown = _experience(demos, obs, action, example, ends=options.termination != "T3")
     make_reward = network_reward_factory(
         Transition(*pairs, jnp.ones(len(obs))),
@@ -371,7 +369,17 @@ def build(
         first_seed=experiment.first_seed,
     )
     loop = control_loop(
-        algorithm, solver, stage.practice, demo, shown, plan, weighing, capacity, example, updates=reward_updates
+        algorithm,
+        solver,
+        stage.practice,
+        demo,
+        shown,
+        plan,
+        weighing,
+        capacity,
+        example,
+        updates=reward_updates,
+        acted_rows=len(obs),
     )
     return Control(
         task=control_task,
@@ -387,10 +395,33 @@ def build(
     )
 
 
+def demonstrated(
+    demos: Demos, obs: np.ndarray, action: np.ndarray, weighing: Weighing, repeat: bool = False
+) -> Transition:
+    """The demonstrations' measure, with what follows an end as the learner has it.
+
+    That is the absorbing state, or the terminal observation, repeated until the horizon (`repeat`). There, the last
+    demonstrated action stands for those that an expert would take.
+    """
+    pairs = jnp.asarray(obs), jnp.asarray(action)
+    last = demos.episode_ends - 1
+    rest = demos.absorbing_weights(weighing.horizon, weighing.rate).astype(np.float32)
+    weight = demos.discount_weights(weighing.rate).astype(np.float32)
+    if repeat:
+        if weighing.rate is not None:  # the learner's episodes end at the horizon, and so does the repetition
+            rest *= 1 - weighing.rate ** (weighing.horizon - demos.time_in_episode()[last] - 1)
+        known = obs if demos.next_observations is None else demos.next_observations.reshape(obs.shape)
+        after = weighted(jnp.asarray(known[last], jnp.float32), pairs[1][last], jnp.asarray(rest))
+        return concat(weighted(*pairs, jnp.asarray(weight)), after)
+    after_each = np.zeros(len(obs), np.float32)
+    after_each[last] = rest
+    return weighted(*pairs, jnp.asarray(weight), jnp.asarray(after_each) if weighing.absorb else None)
+
+
 def standards(demos: Demos) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation that standardise observations."""
-    mean, deviation = (moment.ravel().astype(np.float32) for moment in demos.statistics())
-    return mean, np.maximum(deviation, np.float32(1e-2))
+    mean, deviation = (moment.ravel() for moment in demos.statistics())
+    return mean.astype(np.float32), scales(deviation)
 
 
 def example_row(task: ControlTask) -> Transition:
