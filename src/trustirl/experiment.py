@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.checks import counts, of_kind
 from trustirl.core.compiling import forget_old_programs, kept_programs
-from trustirl.core.errors import InputError, Interrupted, TrustIRLError, unknown_name
+from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
 from trustirl.core.precision import double_precision
 from trustirl.core.words import printable
@@ -394,6 +394,9 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
                     )
         assert state is not None  # the loop has yielded, or a finished state was read
         job.finish(state, folder.metrics()[-experiment.seeds :], time.perf_counter() - began, folder.path)
+    except NumericalError as error:
+        kept = "The last good checkpoint is kept." if folder.has_checkpoint() else "No checkpoint was made before it."
+        raise NumericalError(f"{error} {kept}") from error
     finally:
         job.close()
 

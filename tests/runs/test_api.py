@@ -182,6 +182,22 @@ def test_a_nan_stops_the_run_and_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "checkpoints" / "latest.json").exists()
 
 
+def test_values_too_large_for_the_temperature_stop_the_run(tmp_path: Path) -> None:
+    """They are finite, but their differences, which decide what is done, are lost in rounding."""
+    words = r"a value became -?\d\S*e\+3\d at iteration 1 of seed 3, so large that rounding hides the temperature 1; "
+    with pytest.raises(ti.NumericalError, match=words + r".*The last good checkpoint is kept\."):
+        ti.train("ml-irl", task="chain", steps=5, reward_step=1e38, first_seed=3, out=tmp_path / "run")
+
+
+def test_nothing_is_said_to_be_kept_where_nothing_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise ti.NumericalError("it became nan at iteration 0.")
+
+    monkeypatch.setattr("trustirl.experiment.check_finite", stopped)
+    with pytest.raises(ti.NumericalError, match=r"iteration 0\. No checkpoint was made before it\.$"):
+        ti.train("ml-irl", task="chain", steps=1, out=tmp_path / "run")
+
+
 def test_damaged_files_are_named(run: ti.Run, tmp_path: Path) -> None:
     import shutil
 

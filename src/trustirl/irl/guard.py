@@ -29,8 +29,7 @@ def check_finite(irl: IrlState, metrics: Metrics, iteration: int, first_seed: in
     values = np.asarray(named[leaf][1])[seed]
     bad = values[~np.isfinite(values)].ravel()[0]
     raise NumericalError(
-        f"{path} became {bad} at iteration {iteration} of seed {first_seed + seed}; try a smaller step. The last "
-        "good checkpoint is kept."
+        f"{path} became {bad} at iteration {iteration} of seed {first_seed + seed}; try a smaller step."
     )
 
 

@@ -88,6 +88,8 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
 }
 TUNED_STEPS = {("piro", "CartPole-v1"): 61_000, ("ml-irl", "CartPole-v1"): 61_000}
 
+LARGEST = 1e15  # of an observation: in single precision its square must have room
+
 
 @dataclass(frozen=True)
 class StageOptions:
@@ -458,12 +460,20 @@ def _other_version(demos: Demos, task: ControlTask) -> str | None:
 
 def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray, np.ndarray, int]:
     """Observations and actions as networks see them, after checking that they belong to the task."""
-    obs = demos.observations.reshape(len(demos.observations), -1).astype(np.float32)
-    if obs.shape[1] != task.obs_dim:
+    given = demos.observations.reshape(len(demos.observations), -1)
+    if given.shape[1] != task.obs_dim:
         raise DemoError(
-            f"the demos have {obs.shape[1]} observation dimensions and {task.name} has {task.obs_dim}; versions of a "
-            "task differ (Ant: 27 in v4, 105 in v5; Humanoid: 376 and 348), so use the version that made the demos."
+            f"the demos have {given.shape[1]} observation dimensions and {task.name} has {task.obs_dim}; versions of "
+            "a task differ (Ant: 27 in v4, 105 in v5; Humanoid: 376 and 348), so use the version that made the demos."
         )
+    largest = np.abs([given.min(axis=0), given.max(axis=0)]).max(axis=0)
+    column = int(largest.argmax())
+    if largest[column] > LARGEST:
+        raise DemoError(
+            f"column {column} of the demos' observations reaches {largest[column]:.3g}, and networks compute with "
+            f"numbers up to {LARGEST:g}; scale it down."
+        )
+    obs = given.astype(np.float32)
     if demos.actions.shape[1:] != task.action_shape:
         raise DemoError(
             f"the demos have actions of shape {demos.actions.shape[1:]}, {task.name} {task.action_shape}."

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from trustirl.algorithms import ALGORITHMS
+from trustirl.core.errors import NumericalError
 from trustirl.core.files import write_arrays, write_json
 from trustirl.core.measure import expect
 from trustirl.core.types import Metrics, TrainState
@@ -40,8 +41,10 @@ COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
 def exact_job(experiment: Experiment, demos: Demos | None = None) -> Job:
     """An experiment of the exact world, ready to run; a reward update costs no environment step."""
     world, ledger = build(experiment, demos), Ledger()
+    temperature = float(world.mdp.temperature)
 
-    def observe(_state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
+    def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
+        check_precise(state, temperature, experiment.first_seed)
         names = ("return_mean", "return_std", "gap", "drift", "mu", "ell", "log_likelihood", "suboptimality")
         return {name: np.asarray(metrics[name]) for name in names if name in metrics}
 
@@ -50,6 +53,18 @@ def exact_job(experiment: Experiment, demos: Demos | None = None) -> Job:
 
     facts = {"demo_hash": world.demo_hash}
     return Job(world.loop, experiment.steps, 1, CHECKPOINT_EVERY, ledger, observe, finish, facts)
+
+
+def check_precise(state: TrainState, temperature: float, first_seed: int = 0) -> None:
+    """Stop where rounding of the values is larger than the temperature, which is to weigh their differences."""
+    values = np.asarray(state.irl.policy.value)
+    seed, place = np.unravel_index(np.abs(values).argmax(), values.shape)
+    if np.spacing(np.abs(values[seed, place])) > temperature:
+        raise NumericalError(
+            f"a value became {values[seed, place]:.3g} at iteration {int(state.iteration[0])} of seed "
+            f"{first_seed + int(seed)}, so large that rounding hides the temperature {temperature:g}; try a smaller "
+            "step."
+        )
 
 
 def write_results(
