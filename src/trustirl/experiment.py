@@ -33,7 +33,7 @@ from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.store import RunFolder
 from trustirl.report.page import write_report
 from trustirl.run import Run, load
-from trustirl.tasks.control import task_of_file
+from trustirl.tasks.control import name_of, task_of_file
 from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
 from trustirl.worlds import control, exact, expert, offline
 from trustirl.worlds.control_run import control_job
@@ -268,7 +268,7 @@ def task_name(task: Task) -> str:
     """What a run calls its task."""
     if isinstance(task, gym.Env):
         return task.spec.id if task.spec else type(task.unwrapped).__name__
-    return task if isinstance(task, str) else getattr(task, "__name__", type(task).__name__)
+    return task if isinstance(task, str) else name_of(task)
 
 
 def setting_groups(algorithm: str, task: Task, preset: Preset = "tuned") -> Groups:

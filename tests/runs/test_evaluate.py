@@ -1,6 +1,9 @@
 """Evaluating a finished run again: the very policies, in episodes that the run's own evaluations never saw."""
 
 import json
+import shutil
+from functools import partial
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 import trustirl as ti
 from tests.control.small import cartpole_demo, pendulum_demo
 from trustirl.cli import main
+from trustirl.experiment import task_name
 from trustirl.rollouts.host import episode_seeds
 from trustirl.run import NEW_EPISODES
 
@@ -50,6 +54,19 @@ def test_episodes_repeat_and_are_others_for_another_seed_and_than_those_on_the_w
     np.testing.assert_array_equal(first.returns, run.evaluate(2, task=lambda: gym.make(run.config["task"])).returns)
     assert not np.array_equal(first.returns, run.evaluate(2, seed=1).returns)
     assert not np.allclose(first.returns.mean(axis=1), run.summary["returns"])  # two episodes each, too
+
+
+def test_a_task_without_a_name_has_a_usable_one_and_is_given_again(run: ti.Run, tmp_path: Path) -> None:
+    def mine() -> gym.Env:
+        return gym.make(run.config["task"])
+
+    assert [task_name(task) for task in (mine, lambda: mine(), partial(mine))] == ["mine", "own-task", "partial"]
+    copy = ti.load(shutil.copytree(run.path, tmp_path / "run"))
+    (copy.path / "config.json").write_text(json.dumps(copy.config | {"task": "own-task"}))
+    nameless = ti.load(copy.path)
+    with pytest.raises(ti.InputError, match=r"names the task own-task, which no id here means: give it again, as"):
+        nameless.evaluate(1)
+    assert nameless.evaluate(1, task=lambda: mine()).returns.shape == (2, 1)
 
 
 def test_the_command_tells_every_seed(run: ti.Run, capsys: pytest.CaptureFixture[str]) -> None:

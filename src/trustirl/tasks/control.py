@@ -108,6 +108,12 @@ def make_control_task(
         probe.close()
 
 
+def name_of(make: Callable[..., gym.Env]) -> str:
+    """What a task is called that is made by a function; a lambda's own name would make an awkward folder."""
+    name = getattr(make, "__name__", type(make).__name__)
+    return name if name.isidentifier() else "own-task"
+
+
 def task_of_file(name: str, where: Path) -> str:
     """A task that a file names: opening somebody's folder must import nothing that it names."""
     if ":" in name:
@@ -117,8 +123,8 @@ def task_of_file(name: str, where: Path) -> str:
         )
     if name not in gym.registry and name not in REFERENCES and not name.startswith(ROBOTICS_FAMILIES):
         raise InputError(
-            f"{where} names the task {name}, which is not registered here: give it again, as --task module:{name} "
-            "or, in Python, as task=... (a function or an environment)."
+            f"{where} names the task {name}, which no id here means: give it again, as --task module:Id or, in "
+            "Python, as task=... (a function or an environment)."
         )
     return name
 
@@ -152,7 +158,7 @@ def _maker(
     if isinstance(task, gym.Env):
         return _maker_of_copies(task, env_kwargs)
     if callable(task):
-        return getattr(task, "__name__", type(task).__name__), partial(task, **env_kwargs)
+        return name_of(task), partial(task, **env_kwargs)
     raise InputError(
         f"a task is a Gymnasium id, an environment or a function that returns one, not {type(task).__name__}."
     )
