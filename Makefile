@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
-INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Packages that only build others, such as hatchling, are pinned by what older and newer versions of pip read.
+INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
 .PHONY: demo test test-all lint box2d bench tables clean help

@@ -347,3 +347,12 @@ def test_the_lock_is_free_again_after_an_error(tmp_path: Path) -> None:
     began = time.monotonic()
     small(tmp_path / "run")
     assert time.monotonic() - began < 60
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    (tmp_path / lock.NAME).symlink_to(precious)
+    with pytest.raises(ti.InputError, match="is a link"), lock.held(tmp_path):
+        pass
+    assert precious.read_text() == "mine"

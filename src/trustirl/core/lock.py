@@ -1,5 +1,6 @@
 """One writer per folder."""
 
+import errno
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ except ImportError:  # not everywhere
     fcntl = None
 
 NAME = ".lock"
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # what a link points to would be emptied
 
 
 @contextmanager
@@ -39,7 +41,12 @@ def held(folder: Path) -> Iterator[None]:
 
 def _locked(file: Path) -> int:
     while True:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | NO_LINK, 0o644)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise InputError(f"{file} is a link, which a lock never is; remove it.") from None
         try:
             _lock(handle, file)
         except BaseException:
