@@ -7,7 +7,6 @@ is JSON: inputs refused, inputs loaded, and the peak memory of the process.
 import json
 import os
 import resource
-import signal
 import sys
 import tempfile
 from collections import Counter
@@ -19,61 +18,22 @@ import h5py
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from tests.demos.samples import assert_sound, make
+from tests.fuzzing import attempt, damage, limited, peak_mib
 from trustirl.core.errors import DemoError
 from trustirl.demos.layout import FIELDS
 from trustirl.demos.schema import Demos
 
-SECONDS = 10  # that one input may take
-EXTREMES = [0, 1, 2**15, 2**31 - 1, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1]
 outcomes: Counter[str] = Counter()
 
 
-def attempt(load: Callable[[], Demos]) -> None:
-    """Load within the time limit: sound demonstrations, or a `DemoError` of one sentence, and nothing else."""
-    signal.alarm(SECONDS)  # nobody catches it
-    try:
-        demos, refusal = load(), ""
-    except DemoError as error:
-        demos, refusal = None, str(error)
-    signal.alarm(0)
-    outcomes["loaded" if demos else "refused"] += 1
-    if demos:
-        assert_sound(demos)
-    else:
-        assert refusal.endswith(".")
-        assert len(refusal.splitlines()) == 1
-
-
-@st.composite
-def damage(draw: st.DrawFn, originals: list[bytes]) -> bytes:
-    """A valid file, cut, flipped, spliced or with extreme numbers written into it."""
-    data = bytearray(draw(st.sampled_from(originals)))
-    for _ in range(draw(st.integers(1, 4))):
-        if not data:
-            break
-        place = draw(st.integers(0, len(data) - 1))
-        kind = draw(st.sampled_from(["flip", "flip", "number", "number", "cut", "remove", "repeat", "insert"]))
-        if kind == "flip":
-            data[place] ^= draw(st.integers(1, 255))
-        elif kind == "number":
-            width = draw(st.sampled_from([2, 4, 8]))
-            data[place : place + width] = (draw(st.sampled_from(EXTREMES)) % 2 ** (8 * width)).to_bytes(
-                width, "little"
-            )
-        elif kind == "cut":
-            del data[place:]
-        elif kind == "remove":
-            del data[place : place + draw(st.integers(1, 64))]
-        elif kind == "repeat":
-            data[place:place] = data[place : place + draw(st.integers(1, 256))]
-        else:
-            data[place:place] = draw(st.binary(max_size=32))
-    return bytes(data)
+def loads(load: Callable[[], Demos]) -> None:
+    """Sound demonstrations, or a `DemoError` of one sentence, and nothing else."""
+    outcomes[attempt(load, DemoError, assert_sound)] += 1
 
 
 numbers = st.one_of(
@@ -122,7 +82,7 @@ def from_numpy(count: int, _folder: Path) -> None:
             fields[data.draw(st.sampled_from(sorted(fields)))] = data.draw(nonsense)
         elif shape == "objects":
             fields["observations"] = np.array([fields["observations"], None], dtype=object)
-        attempt(lambda: Demos.from_numpy(**fields))
+        loads(lambda: Demos.from_numpy(**fields))
 
     run()
 
@@ -147,7 +107,7 @@ def from_npz(count: int, folder: Path) -> None:
             if data.draw(st.integers(0, 9)) == 0:
                 arrays["actions"] = np.array([{}, []], dtype=object)
             (np.savez_compressed if data.draw(st.booleans()) else np.savez)(file, **arrays)
-        attempt(lambda: Demos.load(file))
+        loads(lambda: Demos.load(file))
 
     run()
 
@@ -177,7 +137,7 @@ def from_hdf5(count: int, folder: Path) -> None:
                         root.create_group(name)
                     else:
                         root[name] = array
-        attempt(lambda: Demos.load(file))
+        loads(lambda: Demos.load(file))
 
     run()
 
@@ -210,7 +170,7 @@ def from_minari(count: int, folder: Path) -> None:
             for key in data.draw(st.lists(st.sampled_from(sorted(metadata)), min_size=1, max_size=3)):
                 metadata[key] = data.draw(json_values)
             description.write_text(json.dumps(metadata))
-        attempt(lambda: Demos.load(folder / "toy" / "demos-v0"))
+        loads(lambda: Demos.load(folder / "toy" / "demos-v0"))
 
     run()
 
@@ -231,7 +191,7 @@ def from_csv(count: int, folder: Path) -> None:
         else:
             lines = data.draw(st.lists(st.lists(cells, min_size=5, max_size=6), max_size=6))
             file.write_text("\n".join([whole.splitlines()[0], *map(",".join, lines)]))
-        attempt(lambda: Demos.load(file))
+        loads(lambda: Demos.load(file))
 
     run()
 
@@ -266,21 +226,9 @@ def from_parquet(count: int, folder: Path) -> None:
             except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):  # no column of one type
                 table = pyarrow.table({"observation": [1.0]})
             pyarrow.parquet.write_table(table, file)
-        attempt(lambda: Demos.load(file))
+        loads(lambda: Demos.load(file))
 
     run()
-
-
-def limited(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """So many reproducible examples."""
-    return settings(
-        max_examples=count,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],  # examples are small, and explaining one takes longer than all others
-    )
 
 
 LOADERS = {
@@ -296,7 +244,4 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory() as name:
         LOADERS[sys.argv[1]](int(sys.argv[2]), Path(name))
-    # getrusage would count the parent's memory, which a child has until it runs another program.
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    peak = int(status["VmHWM"].split()[0]) / 1024
-    print(json.dumps({"refused": 0, "loaded": 0} | outcomes | {"peak_mib": peak}))
+    print(json.dumps({"refused": 0, "loaded": 0} | outcomes | {"peak_mib": peak_mib()}))

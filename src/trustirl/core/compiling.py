@@ -21,7 +21,7 @@ Returned = TypeVar("Returned")
 OWN_PRODUCTS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 MAPS = Path("/proc/self/maps")
-MANY_MAPPINGS = 10_000
+MANY_MAPPINGS = 5_000
 
 PLACE = "jax_compilation_cache_dir"
 # Programs of any size and however quickly they were compiled; XLA's own cache would make their names depend on where
