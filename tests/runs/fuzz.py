@@ -7,6 +7,7 @@ The last line printed is JSON: files refused and loaded, the slowest, and the pe
 import contextlib
 import copy
 import json
+import math
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import given
+from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from tests.fuzzing import attempt, damage, limited, peak_mib
@@ -44,6 +45,7 @@ BOX = {"action_low": np.full(1, -2, np.float32), "action_high": np.full(1, 2, np
 DISCRETE = Spaces(name="CartPole-v1", obs_dim=4, action_dim=2, discrete=True)
 CONTINUOUS = Spaces(name="Pendulum-v1", obs_dim=3, action_dim=1, discrete=False, **BOX)
 SEEDS = 2
+AT_ONCE = 1000  # examples: hypothesis remembers all it has tried
 outcomes: Counter[str] = Counter()
 slowest = 0.0
 
@@ -204,8 +206,6 @@ def fuzz(scratch: Path, count: int) -> None:
     resumed = [file for file in folders["resumable"].rglob("*") if file.is_file()]
     kept = [(file, file.read_bytes()) for file in resumed]
 
-    @limited(count)
-    @given(st.data())
     def one(data: st.DataObject) -> None:
         global slowest
         kind, name, opens = data.draw(st.sampled_from(entries))
@@ -223,7 +223,8 @@ def fuzz(scratch: Path, count: int) -> None:
                 for other, content in kept:
                     other.write_bytes(content)
 
-    one()
+    for number in range(math.ceil(count / AT_ONCE)):
+        limited(min(AT_ONCE, count - number * AT_ONCE))(seed(number)(given(st.data())(one)))()
 
 
 def main(count: int) -> None:
