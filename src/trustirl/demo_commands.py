@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from trustirl.core.errors import DemoError, InputError, unknown_name
-from trustirl.core.words import count
-from trustirl.demos.inspect import Inspection, described, facts, inspect
+from trustirl.core.words import count, printable
+from trustirl.demos.inspect import Inspection, amount, described, facts, inspect
 from trustirl.demos.origin import env_arguments
 from trustirl.demos.packaged import Named, find_demos, named_demos
 from trustirl.demos.schema import DemoChoice, Demos
@@ -137,7 +137,7 @@ def _inspect(arguments: list[str]) -> None:
     page = write_demo_page(seen, options.out, options.spec, about) if options.out else None
     if options.json:
         told = {"source": options.spec, **described(seen), "about_task": about or None}
-        print(json.dumps(told | {"page": None if page is None else str(page)}, indent=2))
+        print(json.dumps(told | {"page": None if page is None else str(page)}, indent=2, allow_nan=False))
         return
     print_rows(facts(seen, options.spec, about), heading=False)
     _show_findings(seen)
@@ -228,7 +228,7 @@ def _require_free(path: Path, overwrite: bool) -> None:
 
 def _say_written(demos: Demos, where: str) -> None:
     returns = demos.returns()
-    mean = "" if returns is None else f", mean return {returns.mean():,.2f}"
+    mean = "" if returns is None else f", mean return {amount(returns.mean())}"
     print(f"{where}: {count(len(demos), 'episode')}, {count(len(demos.actions), 'step')}{mean}")
 
 
@@ -239,5 +239,5 @@ def _show_findings(seen: Inspection) -> None:
     for finding in seen.findings:
         console.print(
             Text(finding.severity, COLOURS[finding.severity] if console.is_terminal else ""),
-            Text(f"{finding.where}: {finding.sentence}"),
+            Text(printable(f"{finding.where}: {finding.sentence}")),
         )

@@ -6,9 +6,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trustirl.core.words import printable
+
 
 def print_rows(rows: Sequence[tuple[str, ...]], heading: bool = True) -> None:
     """A table on a terminal, aligned text elsewhere; the first row may be its heading."""
+    rows = [tuple(map(printable, row)) for row in rows]  # texts out of files must not steer the terminal
     console = Console()
     if console.is_terminal:
         table = Table(*(rows[0] if heading else ("",) * len(rows[0])), show_header=heading)

@@ -86,6 +86,15 @@ def test_inspect_for_programs(capsys: Capture, file: Path, tmp_path: Path, monke
     assert "Demonstrations of Pendulum-v1" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+def test_texts_of_a_file_do_not_steer_the_terminal(capsys: Capture, file: Path, tmp_path: Path) -> None:
+    demos, other = Demos.load(file), tmp_path / "other.npz"
+    told = {"env_id": "Ant\x1b[2J-v0", "source": "a\x1b]0;title\x07\u202eb\nc"}
+    Demos.from_numpy(demos.observations, demos.actions, provenance=told).save(other)
+    text = run(capsys, "inspect", other)
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "a ]0;title  b c" in text
+
+
 def test_inspect_without_a_task_says_why(capsys: Capture, file: Path, tmp_path: Path) -> None:
     def renamed(**provenance: Any) -> Path:
         demos = Demos.load(file)
@@ -228,7 +237,7 @@ def test_record_refuses(capsys: Capture, tmp_path: Path) -> None:
     out = tmp_path / "x.npz"
     assert "give --run RUN, or --random" in refused(capsys, "record", "CartPole-v1", "-o", out)
     assert "not both" in refused(capsys, "record", "CartPole-v1", "--random", "--run", tmp_path, "-o", out)
-    assert "finished trustirl run" in refused(capsys, "record", "CartPole-v1", "--run", tmp_path, "-o", out)
+    assert "a trustirl run?" in refused(capsys, "record", "CartPole-v1", "--run", tmp_path, "-o", out)
     assert "did you mean 'CartPole-v1'" in refused(capsys, "record", "CartPole-v7", "--random", "-o", out)
     assert not out.exists()
 

@@ -251,6 +251,11 @@ def test_huge_observations() -> None:
 
     only(found(break_sensor), "warning", "observation column 3", "9e+09")
 
+    def beyond(parts: dict[str, Any]) -> None:
+        parts["observations"][17, 3] = 1e30
+
+    only(found(beyond), "problem", "observation column 3", "1e+30", "numbers up to 1e+15")
+
 
 def test_many_places_are_counted_instead_of_named() -> None:
     def single_steps(parts: dict[str, Any]) -> None:
@@ -297,3 +302,12 @@ def test_description_is_json_and_true() -> None:
     assert (told["task"], told["provenance"], told["findings"]) == ("Small-v0", {"env_id": "Small-v0"}, [])
     assert described(inspect(replace(demos, rewards=None)))["returns"] is None
     assert isinstance(inspect(demos).observations, Columns)
+
+
+@pytest.mark.filterwarnings("error")
+def test_sums_that_are_too_large_are_null() -> None:
+    parts = {name: np.full_like(array, 1.7e308) for name, array in arrays().items() if array.dtype.kind == "f"}
+    told = json.loads(json.dumps(described(inspect(Demos.from_numpy(**(arrays() | parts)))), allow_nan=False))
+    assert told["returns"] == {"mean": None, "std": None, "min": None, "max": None}
+    assert told["observations"]["mean"] == [None] * SIZE
+    assert told["observations"]["high"] == [1.7e308] * SIZE

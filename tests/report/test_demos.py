@@ -9,7 +9,7 @@ from synthetic_demos import DEMO_FIGURES, synthetic_demos, write_synthetic_demo_
 from trustirl.demos import Demos
 from trustirl.demos.inspect import inspect
 from trustirl.report import demo_figures
-from trustirl.report.demos import render
+from trustirl.report.demos import drawable, render
 from trustirl.report.drawing import NARROW
 
 
@@ -57,11 +57,21 @@ def test_same_demos_give_the_same_page(page: str) -> None:
     ],
 )
 def test_any_shape_can_be_drawn(demos: Demos, absent: list[str]) -> None:
-    seen = inspect(demos)
+    seen = drawable(inspect(demos))
     drawings = {name: getattr(demo_figures, f"draw_{name}")(seen, NARROW) for name in DEMO_FIGURES}
     assert [name for name, drawing in drawings.items() if drawing is None] == absent
     for drawing in filter(None, drawings.values()):
         assert not re.search(r"[ \"]nan[ \"]", drawing)
+
+
+@pytest.mark.parametrize("value", [1e-200, 5e-324, 1.7e308])
+def test_numbers_at_the_ends_of_their_range_can_be_drawn(value: float) -> None:
+    numbers = value * np.random.default_rng(0).uniform(0.5, 1, (60, 2))
+    demos = Demos.from_numpy(numbers, -numbers, [30, 60], rewards=numbers[:, 0])
+    seen = drawable(inspect(demos))
+    for name in DEMO_FIGURES:
+        drawing = getattr(demo_figures, f"draw_{name}")(seen, NARROW)
+        assert drawing is None or not re.search(r"[ \"](nan|inf)[ \"]", drawing), name
 
 
 def test_good_data_are_called_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from trustirl.core.errors import DemoError
 from trustirl.core.words import count
 
 PIECE = 2**20  # entries that are looked at together
+LARGEST = 1e15  # float32 holds the squares of numbers up to this, and sums of many of them
 
 
 def checked_fields(

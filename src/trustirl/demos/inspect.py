@@ -2,13 +2,26 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from trustirl.demos.schema import Demos
-from trustirl.demos.seen import Columns, Inspection, TaskSpaces, action_bounds, columns, described, facts, look
+from trustirl.demos.seen import (
+    Columns,
+    Inspection,
+    TaskSpaces,
+    action_bounds,
+    amount,
+    columns,
+    described,
+    facts,
+    look,
+)
 from trustirl.demos.suspected import suspect
 
-__all__ = ["Columns", "Inspection", "action_bounds", "columns", "described", "facts", "inspect"]
+__all__ = ["Columns", "Inspection", "action_bounds", "amount", "columns", "described", "facts", "inspect"]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def inspect(demos: Demos, task: TaskSpaces | None = None) -> Inspection:
     """Look at demonstrations, and at how they fit a task if one is given."""
     seen = look(demos, task)

@@ -4,6 +4,7 @@ Arrays are looked at in pieces, so that 10 million steps take seconds and no mem
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from trustirl.core.words import count
-from trustirl.demos.checks import pieces
+from trustirl.demos.checks import LARGEST, pieces
 from trustirl.demos.schema import Demos
 
 Severity = Literal["problem", "warning", "note"]
@@ -81,16 +82,18 @@ class Inspection:
     findings: tuple[Finding, ...] = ()
 
 
+@np.errstate(over="ignore", invalid="ignore")  # sums of the largest numbers there are
 def look(demos: Demos, task: TaskSpaces | None = None) -> Inspection:
     """What is seen; nothing is suspected yet."""
     return Inspection(demos, task, columns(demos.observations), columns(demos.actions), _outside(demos.actions, task))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def described(seen: Inspection) -> dict[str, Any]:
-    """Everything in JSON's own types."""
+    """Everything in JSON's own types; a number that is not finite, such as a sum of too large ones, is null."""
     demos, lengths, returns = seen.demos, seen.demos.lengths(), seen.demos.returns()
     terminated = int(demos.terminated.sum())
-    return {
+    told = {
         "episodes": len(demos),
         "steps": len(demos.actions),
         "lengths": {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())},
@@ -105,8 +108,24 @@ def described(seen: Inspection) -> dict[str, Any]:
         "provenance": dict(demos.provenance),
         "findings": [asdict(finding) for finding in seen.findings],
     }
+    return {name: _finite(value) for name, value in told.items()}
 
 
+def _finite(value: Any) -> Any:
+    """JSON has no word for infinity."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def amount(value: float) -> str:
+    """A return as people read it: with separators, or by its digits where it has too many."""
+    return f"{value:,.2f}" if abs(value) < LARGEST else f"{value:.4g}"
+
+
+@np.errstate(over="ignore", invalid="ignore")
 def facts(seen: Inspection, source: str, about_task: str = "") -> list[tuple[str, str]]:
     """The same for people: names and texts; `about_task` is said where there is no task to compare with."""
     demos, task, lengths, returns = seen.demos, seen.task, seen.demos.lengths(), seen.demos.returns()
@@ -122,8 +141,8 @@ def facts(seen: Inspection, source: str, about_task: str = "") -> list[tuple[str
         ("Content hash", demos.content_hash()),
     ]
     if returns is not None:
-        spread = f"deviation {returns.std():,.2f}, from {returns.min():,.2f} to {returns.max():,.2f}"
-        told[4] = ("Returns", f"mean {returns.mean():,.2f}, {spread}")
+        mean, deviation, low, high = map(amount, (returns.mean(), returns.std(), returns.min(), returns.max()))
+        told[4] = ("Returns", f"mean {mean}, deviation {deviation}, from {low} to {high}")
     if seen.outside is not None:
         entries = count(demos.actions.size, "action entry", "action entries")
         told.insert(8, ("Outside", f"{seen.outside.entries.sum():,} of {entries}"))

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from trustirl.core.words import count
-from trustirl.demos.checks import pieces
+from trustirl.demos.checks import LARGEST, pieces
 from trustirl.demos.seen import Finding, Inspection, Severity, action_bounds, columns, lifetimes
 
 MOST_NAMED = 8  # columns or episodes that a sentence names
@@ -312,7 +312,14 @@ def _odd_rewards(seen: Inspection) -> Iterator[Finding]:
 def _huge_observations(seen: Inspection) -> Iterator[Finding]:
     found = seen.observations
     most = np.maximum(np.abs(found.low), np.abs(found.high))
-    if (most > HUGE).any():
+    if (most > LARGEST).any():
+        yield Finding(
+            "problem",
+            f"observation {_listed(most > LARGEST, 'column')}",
+            f"Observations reach {most.max():.3g}, and networks can learn from numbers up to {LARGEST:.0g}: rescale "
+            "such columns, or leave out the episodes in which a sensor failed.",
+        )
+    elif (most > HUGE).any():
         yield Finding(
             "warning",
             f"observation {_listed(most > HUGE, 'column')}",

@@ -84,7 +84,8 @@ def draw_states(seen: Inspection, layout: Layout) -> str | None:
     if len(varying) < 2 or len(rows) < 3 or rows.shape[1] > MOST_COLUMNS:
         return None
     scaled = rows[:, varying] - rows[:, varying].mean(axis=0)
-    scaled /= scaled.std(axis=0)
+    deviation = scaled.std(axis=0)
+    scaled /= np.where(deviation > 0, deviation, 1)
     variance, directions = np.linalg.eigh(scaled.T @ scaled)  # in rising order
     directions = directions[:, :-3:-1] * np.sign(directions[:, :-3:-1].sum(axis=0) + 1e-12)  # one sign of the two
     across, up = (scaled @ directions).T

@@ -1,16 +1,21 @@
 """Writes a page that shows demonstrations, like the page of a run."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from trustirl.demos.inspect import Inspection, facts
+from trustirl.demos.seen import look
 from trustirl.report import demo_figures
 from trustirl.report.html import Card, Section, document, figure, table, write_drawn
 from trustirl.report.words import count, number
+
+FARTHEST = 1e100  # matplotlib squares and multiplies what it draws
 
 
 def write_demo_page(seen: Inspection, out: Path, source: str, about_task: str = "") -> Path:
@@ -18,12 +23,13 @@ def write_demo_page(seen: Inspection, out: Path, source: str, about_task: str = 
     return write_drawn(lambda: render(seen, source, about_task), out)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def render(seen: Inspection, source: str, about_task: str = "") -> str:
     """The whole page; the same demonstrations always give the same text."""
     task = seen.task.name if seen.task else seen.demos.provenance.get("env_id")
     title = f"Demonstrations of {task}" if task else "Demonstrations"
     glance = table("At a glance", "", (), facts(seen, source, about_task)).replace("<table>", '<table class="facts">')
-    drawn = "".join(map(figure, _sections(seen)))
+    drawn = "".join(map(figure, _sections(drawable(seen))))
     return document("TrustIRL demonstrations", title, source, _cards(seen), (_findings(seen), drawn, glance))
 
 
@@ -57,6 +63,21 @@ def _findings(seen: Inspection) -> str:
         f'<ul class="findings">{items}</ul>' if items else "<p>Nothing that we look for is wrong with these data.</p>"
     )
     return f"<section><h2>What looks wrong</h2>{body}</section>"
+
+
+def drawable(seen: Inspection) -> Inspection:
+    """What lies beyond any scale is drawn at its end, and what is nearer to zero than all else at zero."""
+    demos = seen.demos
+    wide = {
+        name: array
+        for name in ("observations", "actions", "rewards")
+        if (array := getattr(demos, name)) is not None and array.dtype == np.float64
+    }
+    tamed: dict[str, Any] = {
+        name: np.where(np.abs(array) < 1 / FARTHEST, 0, np.clip(array, -FARTHEST, FARTHEST))
+        for name, array in wide.items()
+    }
+    return look(replace(demos, **tamed), seen.task)
 
 
 def _sections(seen: Inspection) -> tuple[Section, ...]:

@@ -17,6 +17,7 @@ from trustirl.core.measure import concat, minibatches
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
 from trustirl.core.words import count
+from trustirl.demos.checks import LARGEST, pieces, place
 from trustirl.demos.origin import env_arguments
 from trustirl.demos.packaged import find_demos
 from trustirl.demos.schema import Demos
@@ -87,8 +88,6 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("ml-irl", "CartPole-v1"): CARTPOLE,
 }
 TUNED_STEPS = {("piro", "CartPole-v1"): 61_000, ("ml-irl", "CartPole-v1"): 61_000}
-
-LARGEST = 1e15  # of an observation: in single precision its square must have room
 
 
 @dataclass(frozen=True)
@@ -458,6 +457,24 @@ def _other_version(demos: Demos, task: ControlTask) -> str | None:
     return made
 
 
+def _require_learnable(demos: Demos) -> None:
+    """Refuse numbers whose squares are beyond float32, in which networks compute."""
+    for name in ("observations", "next_observations"):
+        array = getattr(demos, name)
+        if array is None:
+            continue
+        for first, rows in pieces(array.reshape(len(array), -1)):
+            # The negative of the least integer is no integer of the same kind.
+            far = (rows > LARGEST) | (rows < -LARGEST)
+            if far.any():
+                step, column = (int(number) for number in np.argwhere(far)[0])
+                raise DemoError(
+                    f"column {column} of the demos' {name} is {rows[step, column]:.3g} at "
+                    f"{place(first + step, demos.episode_ends)}, and networks can learn from numbers up to "
+                    f"{LARGEST:.0g}; rescale the column, or leave out such episodes."
+                )
+
+
 def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray, np.ndarray, int]:
     """Observations and actions as networks see them, after checking that they belong to the task."""
     given = demos.observations.reshape(len(demos.observations), -1)
@@ -466,13 +483,7 @@ def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray,
             f"the demos have {given.shape[1]} observation dimensions and {task.name} has {task.obs_dim}; versions of "
             "a task differ (Ant: 27 in v4, 105 in v5; Humanoid: 376 and 348), so use the version that made the demos."
         )
-    largest = np.abs([given.min(axis=0), given.max(axis=0)]).max(axis=0)
-    column = int(largest.argmax())
-    if largest[column] > LARGEST:
-        raise DemoError(
-            f"column {column} of the demos' observations reaches {largest[column]:.3g}, and networks compute with "
-            f"numbers up to {LARGEST:g}; scale it down."
-        )
+    _require_learnable(demos)
     obs = given.astype(np.float32)
     if demos.actions.shape[1:] != task.action_shape:
         raise DemoError(
