@@ -116,7 +116,13 @@ def test_given_demonstrations_stand_apart_from_the_tasks_own_expert(tmp_path: Pa
     panels = [text for text in re.findall(r">([^<>]+)</text>", wide) if text[0].isupper() or "in common" in text]
     common = 100 * np.minimum(arrays["expert_visits"], elsewhere).sum()
     assert sorted(panels) == sorted(
-        ["Demonstrations", "100.0 % in common", "Learner", "Expert", f"{common:.1f} % in common"]
+        [
+            "Demonstrations",
+            "100.0 % in common with the learner",
+            "Learner",
+            "Expert",
+            f"{common:.1f} % in common with the learner",
+        ]
     )
     assert "demonstrations\u00a0−12.5" in html
     assert "who demonstrated need not act like it" in html

@@ -240,7 +240,8 @@ def test_help_ends_on_the_narrowest_terminal(
 
 def test_demos_from_a_file_and_network_rewards(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "d.npz", observations=rng.integers(9, size=40), actions=rng.integers(5, size=40))
+    steps = {"observations": rng.integers(9, size=40), "actions": rng.integers(5, size=40)}
+    np.savez(tmp_path / "d.npz", **steps, episode_ends=np.arange(1, 41))
     out = tmp_path / "run"
     demos = ["--demos", str(tmp_path / "d.npz"), "--reward", "mlp", "--reward-inputs", "state-action"]
     assert trustirl("train", "piro", *SMOKE, *demos, "--out", str(out)) == 0

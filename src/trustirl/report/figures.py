@@ -92,7 +92,7 @@ def draw_visits(run: ExactRun, layout: Layout) -> str:
         given = {"Demonstrations": maps.demo_visits} | given
     shares = {name: visits / visits.sum() for name, visits in given.items()}
     overlaps = {name: f"{100 * np.minimum(visits, learner).sum():.1f} %" for name, visits in shares.items()}
-    panels = [Panel(name, f"{overlaps[name]} in common", visits) for name, visits in shares.items()]
+    panels = [Panel(name, f"{overlaps[name]} in common with the learner", visits) for name, visits in shares.items()]
     panels.insert(1, Panel("Learner", "", learner))
     # Visits span decades; the square root keeps rarely visited states apart from never visited ones.
     colours = ScalarMappable(PowerNorm(0.5, 0.0, max(panel.values.max() for panel in panels)), "viridis")

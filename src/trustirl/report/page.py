@@ -17,7 +17,7 @@ LAST_EVALUATION = {
     "iteration": "Iteration",
     "return_mean": "True return",
     "ell": "ℓ",
-    "log_likelihood": "Log-likelihood of an action",
+    "log_likelihood": "Log-likelihood",
     "gap": "Gap",
     "drift": "Drift",
     "mu": "μ",
@@ -269,7 +269,7 @@ def _objective_told(run: ExactRun) -> str:
         )
     return (
         "For endless episodes it would be the log-likelihood of the demonstrated actions; for those that end, or are "
-        "few, it is not, and may exceed 0. The log-likelihood itself is in the table below, per action."
+        "few, it is not, and may exceed 0. The log-likelihood itself, of an action, is in the table below."
     )
 
 
