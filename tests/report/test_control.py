@@ -46,6 +46,18 @@ def figures_of(html: str) -> list[str]:
     return re.findall(r'data-figure="(\w+)"', html)
 
 
+def test_an_experts_return_that_cannot_be_compared_is_left_out_with_a_sentence(tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run")
+    change(folder, "summary.json", expert_return=None)
+    assert "cannot be compared" not in html_of(folder)
+    change(folder, "manifest.json", expert_incomparable="episodes of <b>300</b> steps")
+    assert "expert's return cannot be compared: episodes of &lt;b&gt;300" in unescape_quotes(html_of(folder))
+
+
+def unescape_quotes(html: str) -> str:
+    return html.replace("&#x27;", "'")
+
+
 def table_of(html: str, heading: str) -> list[list[str]]:
     section = html[html.index(heading) :]
     rows = re.findall(r"<tr>(<td>.*?)</tr>", section[: section.index("</table>")])

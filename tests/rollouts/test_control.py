@@ -85,11 +85,22 @@ def test_errors_say_how_to_mend_them() -> None:
     refuse("CartPole", "did you mean 'CartPole-v1' or 'CartPole-v0'")
     refuse("no_such_module:Env-v0", "cannot import 'no_such_module'")
     refuse("Hopper-v2", "cannot make Hopper-v2: .*moved to the gymnasium-robotics project")
-    refuse("CartPole-v1", "cannot make CartPole-v1: .*wheels.*check env_kwargs", {"wheels": 4})
+    refuse("CartPole-v1", "cannot make CartPole-v1: .*wheels.*check task_args", {"wheels": 4})
     refuse(Counter(), "Counter was not made by gymnasium.make.*pass a function that returns the environment")
     refuse(Counter, "Counter has no time limit: register it with max_episode_steps.*TimeLimit")
     refuse(gym.make("CartPole-v1").unwrapped, "CartPole-v1 has no time limit")
     refuse(lambda: 3, "must return a gymnasium.Env, not int")
+
+
+@pytest.mark.parametrize("odd", [[1], None, "5", {}])
+def test_whatever_a_constructor_raises_is_one_sentence(odd: object) -> None:
+    def build(length: int) -> gym.Env:
+        if odd is None:
+            raise AssertionError
+        return gym.wrappers.TimeLimit(Counter(length.bit_count()), 8)  # an AttributeError of anything else
+
+    refuse(build, "cannot make build: .*; check task_args, or pass a function", {"length": odd})
+    refuse("CartPole-v1", "cannot make CartPole-v1: .*; check task_args", {"max_episode_steps": odd or {}})
 
 
 def test_a_wrapper_that_cannot_be_rebuilt_is_refused() -> None:

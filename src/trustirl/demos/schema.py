@@ -316,6 +316,7 @@ class Demos:
         """Steps of each episode."""
         return np.diff(self.episode_ends, prepend=0)
 
+    @np.errstate(over="ignore")  # rewards may be the largest numbers there are
     def returns(self) -> Float[np.ndarray, " episodes"] | None:
         """The true return of each episode, where the rewards are known."""
         if self.rewards is None:

@@ -91,6 +91,8 @@ def _control_cards(run: ControlRun) -> tuple[Card, ...]:
     each = f"seeds {', '.join(map(number, summary.returns))}" if len(run.seeds) > 1 else "one seed"
     purposes = ", ".join(f"{purpose}\u00a0{steps:,}" for purpose, steps in summary.env_steps.items())
     unknown = "expert's return not recorded" if run.finished else "known when the run has ended"
+    if isinstance(why := run.manifest.get("expert_incomparable"), str):
+        known = "; ".join(filter(None, (known, f"expert's return cannot be compared: {why}")))
     return (
         ("True return", number(summary.returns.mean()), each),
         (

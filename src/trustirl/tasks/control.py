@@ -211,9 +211,10 @@ def _probe(name: str, make: partial[gym.Env]) -> gym.Env:
         env = make()
     except (ImportError, gym.error.DependencyNotInstalled) as error:
         raise _import_failure(name, make, error) from error
-    except (TypeError, ValueError, gym.error.Error) as error:
-        mend = "check env_kwargs, or pass a function that returns the environment"
-        raise InputError(f"cannot make {name}: {str(error).rstrip('.')}; {mend}.") from error
+    except Exception as error:  # a constructor may raise anything on arguments that it does not expect
+        mend = "check task_args, or pass a function that returns the environment"
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise InputError(f"cannot make {name}: {reason}; {mend}.") from error
     if not isinstance(env, gym.Env):
         raise InputError(f"{name} must return a gymnasium.Env, not {type(env).__name__}.")
     return env

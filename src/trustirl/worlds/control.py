@@ -18,9 +18,11 @@ from trustirl.core.records import Solver
 from trustirl.core.types import Transition
 from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces, place
+from trustirl.demos.inspect import inspect
 from trustirl.demos.origin import env_arguments
 from trustirl.demos.packaged import find_demos
 from trustirl.demos.schema import Demos
+from trustirl.demos.seen import lifetimes
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
 from trustirl.learned import host_policies, make_solver
@@ -148,12 +150,35 @@ class Matched(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """For the manifest."""
-        return {"demo_hash": self.demos.content_hash(), "clipped_actions": self.clipped}
+        why = self.incomparable()
+        told = {"demo_hash": self.demos.content_hash(), "clipped_actions": self.clipped}
+        return told | ({"expert_incomparable": why} if why else {})
 
     def expert_return(self) -> dict[str, float]:
-        """For the summary: the demonstrations' mean true return, where it is known."""
+        """For the summary: the demonstrations' mean true return, where it is known and can be compared."""
         returns = self.demos.returns()
-        return {} if returns is None else {"expert_return": float(returns.mean())}
+        return {} if returns is None or self.incomparable() else {"expert_return": float(returns.mean())}
+
+    @np.errstate(over="ignore")
+    def incomparable(self) -> str:
+        """Why the returns of the demonstrations say nothing of what the task can bring; empty where they do."""
+        returns = self.demos.returns()
+        if returns is None:
+            return ""
+        longest = int(lifetimes(self.demos).max())
+        if longest > self.task.horizon:
+            return (
+                f"demonstrated episodes last up to {count(longest, 'step')}, and the task stops after "
+                f"{self.task.horizon}"
+            )
+        made = str(self.demos.provenance.get("env_id", ""))
+        if made and _kinds_of_reward(made) != _kinds_of_reward(self.task.env_id):
+            return f"{made} pays another reward than {self.task.env_id}"
+        made_with = env_arguments(self.demos.provenance)
+        for name, value in self.task.env_kwargs.items():
+            if made_with is not None and ("reward" in name or "cost" in name) and made_with.get(name) != value:
+                return f"they were recorded without {name}={value}"
+        return "" if np.isfinite(returns.mean()) else "they are too large to be added up"
 
     def notes(self) -> list[str]:
         """What a user should know before the work begins."""
@@ -169,6 +194,14 @@ class Matched(NamedTuple):
                 f"{count(self.clipped, 'entry', 'entries')} of the demonstrated actions lay outside the action space "
                 "and were clipped"
             )
+        findings = inspect(self.demos, self.task).findings
+        told += [
+            f"{finding.where} of the demos: {finding.sentence.rstrip('.')}"
+            for finding in findings
+            if finding.severity == "problem"
+        ]
+        if why := self.incomparable():
+            told.append(f"the demos' returns are not shown as the expert's: {why}")
         return told
 
 
@@ -441,6 +474,11 @@ def _experience(demos: Demos, obs: np.ndarray, action: np.ndarray, example: Tran
     return Transition(
         *(jnp.asarray(row, like.dtype) for row, like in zip(rows, jax.tree.leaves(example), strict=True))
     )
+
+
+def _kinds_of_reward(name: str) -> set[str]:
+    """What an environment's name says of its reward: AntMaze_UMaze-v4 pays less often than AntMaze_UMazeDense-v4."""
+    return {kind for kind in ("sparse", "dense") if kind in name.lower()}
 
 
 def _other_version(demos: Demos, task: ControlTask) -> str | None:
