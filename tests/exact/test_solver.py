@@ -66,6 +66,23 @@ def test_one_state_has_a_closed_form(discount: float) -> None:
     np.testing.assert_allclose(np.exp(policy.log_prob), np.exp(reward / 0.7) / np.exp(reward / 0.7).sum())
 
 
+@pytest.mark.parametrize("name", ["gridworld", "chain", "random-mdp"])
+def test_near_a_discount_of_one_solutions_are_exact_and_take_no_minutes(name: str) -> None:
+    """Rounding of values near 1e5 must not keep sweeps from settling, nor tell in what is done and visited."""
+    task = make_task(name, {"discount": 0.99999})
+    mdp, reward = task.mdp, jnp.asarray(task.true_reward)
+    policy = solve(mdp, reward)
+    assert int(policy.sweeps) < 100
+    prob = np.exp(np.asarray(policy.log_prob))
+    np.testing.assert_allclose(prob.sum(axis=1), 1.0, rtol=1e-13)
+    system = np.eye(mdp.states) - 0.99999 * np.einsum("sa,sat->st", prob, dense_transitions(mdp))
+    marginal = np.linalg.solve(system.T, np.asarray(mdp.initial))
+    rho = np.asarray(occupancy(mdp, policy.log_prob))
+    np.testing.assert_allclose(rho, marginal[:, None] * prob, rtol=1e-8, atol=1e-8)
+    immediate = (prob * (np.asarray(reward) - np.asarray(policy.log_prob))).sum(1)
+    np.testing.assert_allclose(policy.value, np.linalg.solve(system, immediate), rtol=1e-9)
+
+
 def test_a_periodic_chain_where_the_span_does_not_help() -> None:
     successors = np.array([[[1]], [[0]]])
     mdp = make_mdp(successors, np.ones((2, 1, 1)), [1.0, 0.0], 0.9)

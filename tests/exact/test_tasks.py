@@ -65,6 +65,7 @@ GOOD = {
         ({"discount": 1.0}, "strictly between 0 and 1"),
         ({"discount": 0.0}, "strictly between 0 and 1"),
         ({"discount": float("nan")}, "strictly between 0 and 1"),
+        ({"discount": 0.999999}, "must be at most 0.99999, got 0.999999: beyond it"),
         ({"temperature": 0.0}, "temperature must lie between"),
         ({"successors": np.full((1, 2, 1), 3)}, "must lie in 0..0"),
         ({"successors": np.zeros((1, 2, 1))}, "must be integers"),

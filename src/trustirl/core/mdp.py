@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from trustirl.core.errors import InputError
 from trustirl.core.types import Transition
 
+FARTHEST = 0.99999  # discount: where ends are apart for good, a solution takes up to 28/(1-g) sweeps
 COLDEST, HOTTEST = 1e-9, 1e9  # temperatures; beyond these, rounding decides
 
 
@@ -74,6 +75,10 @@ def make_mdp(
     _check_distribution(start[None], "the initial probabilities")
     if not 0.0 < discount < 1.0:
         raise InputError(f"the discount must lie strictly between 0 and 1, got {discount}.")
+    if discount > FARTHEST:
+        raise InputError(
+            f"the discount must be at most {FARTHEST}, got {discount}: beyond it, a single policy may take minutes."
+        )
     if not COLDEST <= temperature <= HOTTEST:
         raise InputError(f"the temperature must lie between {COLDEST:g} and {HOTTEST:g}, got {temperature}.")
     return MDP(

@@ -61,20 +61,26 @@ def _fixed_point(
 
     With change = sweep(v) - v the fixed point lies in v + [min change, max change]/(1-g), so the midpoint is
     right to span/(2(1-g)). Returns it, the last span and the number of sweeps.
+
+    That holds for every v, so the largest value is taken off before each sweep: near g = 1 values are a huge constant
+    plus small differences, which would drown in its rounding.
     """
+    start = start - jnp.max(start)
+    first = sweep(start)
     # g-contraction alone must reach the accuracy; the cap only guards against rounding that never settles.
-    distance = jnp.max(jnp.abs(sweep(start) - start)) * mdp.mass
-    cap = jnp.log(accuracy / (accuracy + distance)) / jnp.log(mdp.discount) + 100
+    cap = jnp.log(accuracy / (accuracy + _span(first - start) * mdp.mass)) / jnp.log(mdp.discount) + 100
 
     def unfinished(carry: tuple[Values, Values, Int[Array, ""]]) -> Array:
         value, swept, sweeps = carry
-        return (_span(swept - value) * mdp.mass > accuracy) & (sweeps < cap)
+        visible = jnp.maximum(accuracy / mdp.mass, 4 * jnp.finfo(swept.dtype).eps * jnp.max(jnp.abs(swept)))
+        return (_span(swept - value) > visible) & (sweeps < cap)
 
     def advance(carry: tuple[Values, Values, Int[Array, ""]]) -> tuple[Values, Values, Int[Array, ""]]:
         _, swept, sweeps = carry
-        return swept, sweep(swept), sweeps + 1
+        value = swept - jnp.max(swept)
+        return value, sweep(value), sweeps + 1
 
-    value, swept, sweeps = jax.lax.while_loop(unfinished, advance, (start, sweep(start), jnp.asarray(1)))
+    value, swept, sweeps = jax.lax.while_loop(unfinished, advance, (start, first, jnp.asarray(1)))
     change = swept - value
     midpoint = value + 0.5 * (jnp.max(change) + jnp.min(change)) * mdp.mass
     return midpoint, _span(change), sweeps
@@ -98,8 +104,9 @@ def solve(
     quadratic = jnp.sqrt(8 * mdp.temperature * (1 - mdp.discount) * wanted) / mdp.discount
     accuracy = jnp.maximum(_accuracy(mdp, reward, mdp.temperature), jnp.maximum(linear, quadratic))
     value, span, sweeps = _fixed_point(mdp, lambda v: soft_backup(mdp, reward, v)[0], start, accuracy)
-    value, log_prob = soft_backup(mdp, reward, value)
-    return SoftPolicy(log_prob, value, _proven_suboptimality(mdp, span), sweeps)
+    highest = jnp.max(value)
+    value, log_prob = soft_backup(mdp, reward, value - highest)  # without its constant, whose rounding would show
+    return SoftPolicy(log_prob, value + mdp.discount * highest, _proven_suboptimality(mdp, span), sweeps)
 
 
 def _proven_suboptimality(mdp: MDP, span: Float[Array, ""]) -> Float[Array, ""]:
@@ -127,7 +134,7 @@ def occupancy(mdp: MDP, log_prob: Table) -> Table:
 
     Once x_{t+1} = g x_t + e, the rest of the sum is x_t/(1-g) up to an L1 error of |e|/(1-g)^2.
     """
-    prob = jnp.exp(log_prob)
+    prob = jax.nn.softmax(log_prob, axis=1)  # rounding of a sum that is not quite one would grow with 1/(1-g)
     cap = jnp.log(RESIDUAL * (1 - mdp.discount)) / jnp.log(mdp.discount) + 100
 
     def forward(now: Values) -> Values:
@@ -136,8 +143,9 @@ def occupancy(mdp: MDP, log_prob: Table) -> Table:
 
     def unfinished(carry: tuple[Values, Values, Values, Int[Array, ""]]) -> Array:
         _, now, after, steps = carry
-        error = jnp.sum(jnp.abs(after - mdp.discount * now)) * mdp.mass
-        return (error > RESIDUAL) & (steps < cap)
+        error = jnp.sum(jnp.abs(after - mdp.discount * now))
+        visible = jnp.maximum(RESIDUAL / mdp.mass, 16 * jnp.finfo(now.dtype).eps * jnp.sum(now))
+        return (error > visible) & (steps < cap)
 
     def advance(
         carry: tuple[Values, Values, Values, Int[Array, ""]],
