@@ -173,8 +173,8 @@ def _early_cuts(seen: Inspection) -> Iterator[Finding]:
         yield Finding(
             "problem",
             _listed(lived > task.horizon, "episode"),
-            f"{_count(lived > task.horizon)} longer than the time limit of {count(task.horizon, 'step')}: give the task "
-            f"theirs (train with --task-args max_episode_steps={lived.max()}), or restore ends that are missing.",
+            f"{_count(lived > task.horizon)} longer than the time limit of {count(task.horizon, 'step')}: train with "
+            f"--task-args max_episode_steps={lived.max()}, or restore ends that are missing.",
         )
 
 
