@@ -47,7 +47,7 @@ class SolverConfig:
         at_most(WIDEST, self, "width")
         at_most(100, self, "depth", "critics")
         positive(self, "learning_rate", "temperature")
-        at_most(1e6, self, "temperature")
+        at_most(1_000_000, self, "temperature")
         if self.actor_learning_rate is not None:
             positive(self, "actor_learning_rate")
         if not 0.0 < self.tau <= 1.0:

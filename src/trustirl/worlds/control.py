@@ -135,7 +135,7 @@ class ControlOptions(StageOptions):
         at_most(WIDEST, self, "reward_width")
         at_most(100, self, "reward_depth")
         positive(self, "reward_bound")
-        at_most(1e6, self, "reward_bound")
+        at_most(1_000_000, self, "reward_bound")
 
 
 class Matched(NamedTuple):
