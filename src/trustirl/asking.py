@@ -36,11 +36,11 @@ class TrainOptions:
     """Number of the first seed: a repetition depends on its number alone, so its seeds may be run in parts."""
     steps: int | None = None
     """Environment steps per seed; in the exact world, where nothing is sampled, reward updates; for bc, which needs
-    no environment, gradient steps."""
+    no environment, gradient steps. Where something is sampled, only whole iterations are made."""
     out: Path | None = None
     """Folder of the run; runs/TASK-ALGO if not given."""
     preset: Preset = "tuned"
-    """smoke: just enough to see it work; paper: the paper's values; tuned: ours."""
+    """smoke: just enough to see it work; paper: the paper's values, on simulators; tuned: ours."""
     overwrite: bool = False
     """Replace a run that --out already holds."""
 

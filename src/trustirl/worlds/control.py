@@ -285,8 +285,8 @@ def groups(algorithm: str, task: str | None = None, paper: bool = False) -> dict
     """The settings of an algorithm on Gymnasium tasks, with the defaults of the paper or ours on the named task."""
     if algorithm not in SAMPLED:
         raise InputError(
-            f"{algorithm} needs a known MDP, which a simulator does not give; choose from {', '.join(SAMPLED)}, or a "
-            "task of the exact world."
+            f"{algorithm} needs a known MDP, which a simulator does not give; choose another algorithm "
+            f"({', '.join(SAMPLED)}), or a task of the exact world (such as gridworld)."
         )
     kinds = {
         "algorithm_config": ALGORITHMS[algorithm].config,
