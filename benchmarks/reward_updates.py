@@ -26,7 +26,7 @@ from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import network_reward_factory
 from trustirl.rl.exact import exact_solver
 from trustirl.tasks.registry import make_task
-from trustirl.worlds.control import groups
+from trustirl.worlds.simulator import groups
 
 UPDATES, PARTS, NOISE = 100, 10, 0.1
 

@@ -123,8 +123,8 @@ def time_loop(task: str, demos: str, seeds: int, envs: int, steps: int | None) -
     import jax
 
     from trustirl.irl.loop import iterate, seed_keys
-    from trustirl.worlds.control import build, groups
     from trustirl.worlds.job import Experiment, settle
+    from trustirl.worlds.simulator import build, groups
 
     steps = steps or LOOP_STEPS[_backend()]
     given = {"steps_per_iteration": steps, "envs": envs, "evaluation_episodes": 1}

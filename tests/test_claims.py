@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trustirl.irl.certificates import paper_constant
-from trustirl.worlds.control import groups
+from trustirl.worlds.simulator import groups
 
 ROOT = Path(__file__).parent.parent
 TABLES = runpy.run_path(str(ROOT / "benchmarks" / "tables.py"))

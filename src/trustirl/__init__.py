@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from trustirl.core.errors import DemoError, InputError, Interrupted, NumericalError, TrustIRLError
     from trustirl.core.precision import double_precision
     from trustirl.demos import Demos
-    from trustirl.experiment import resume, train, train_expert
-    from trustirl.run import LearnedReward, Run, load, load_reward
+    from trustirl.runs.run import LearnedReward, Run, load, load_reward
     from trustirl.tasks.registry import TASKS
+    from trustirl.training.train import resume, train, train_expert
 
 # Names are imported when they are first used (PEP 562): a process that only steps environments never loads JAX.
 _HOMES = {
@@ -20,16 +20,16 @@ _HOMES = {
     "Demos": "trustirl.demos",
     "InputError": "trustirl.core.errors",
     "Interrupted": "trustirl.core.errors",
-    "LearnedReward": "trustirl.run",
+    "LearnedReward": "trustirl.runs.run",
     "NumericalError": "trustirl.core.errors",
-    "Run": "trustirl.run",
+    "Run": "trustirl.runs.run",
     "TrustIRLError": "trustirl.core.errors",
     "double_precision": "trustirl.core.precision",
-    "load": "trustirl.run",
-    "load_reward": "trustirl.run",
-    "resume": "trustirl.experiment",
-    "train": "trustirl.experiment",
-    "train_expert": "trustirl.experiment",
+    "load": "trustirl.runs.run",
+    "load_reward": "trustirl.runs.run",
+    "resume": "trustirl.training.train",
+    "train": "trustirl.training.train",
+    "train_expert": "trustirl.training.train",
 }
 
 __all__ = [

@@ -1,5 +1,5 @@
 """`python -m trustirl`."""
 
-from trustirl.cli import main
+from trustirl.cli.main import main
 
 main()

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trustirl.cli import main
+from trustirl.cli.main import main
 
 GRID = """
 name = "grid"

@@ -17,7 +17,7 @@ from trustirl.bench import storage, work
 from trustirl.bench.on_ray import resources
 from trustirl.bench.storage import at_hand, fetch, file_system, store_run
 from trustirl.core.errors import InputError
-from trustirl.irl.store import FORMAT_VERSION, Pointer, RunFolder, Saved
+from trustirl.runs.folder import FORMAT_VERSION, Pointer, RunFolder, Saved
 
 PIRO = "runs/gridworld-piro"
 

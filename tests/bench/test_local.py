@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.bench.small import GRID, LONG, TWO, started, suite, table, trustirl
-from trustirl import bench_commands
 from trustirl.bench import work
 from trustirl.bench.estimate import progress
 from trustirl.bench.local import share
@@ -19,6 +18,7 @@ from trustirl.bench.plan import plan
 from trustirl.bench.show import live_table
 from trustirl.bench.suites import find_suite
 from trustirl.bench.work import Done, Work
+from trustirl.cli import bench as bench_commands
 
 BROKEN = (
     TWO

@@ -8,11 +8,11 @@ import pytest
 from tests.bench.small import GRID, TWO, suite, trustirl
 from tests.control.small import SETTINGS, pendulum_demo
 from trustirl.algorithms import ALGORITHMS
-from trustirl.asking import train_question
 from trustirl.bench import plan as planning
 from trustirl.bench.plan import chosen, command_line, plan
 from trustirl.bench.suites import COLUMNS, SUITES, THEORETICAL_C, Question, Suite, find_suite
 from trustirl.core.errors import InputError
+from trustirl.training.asking import train_question
 
 JOB = GRID + "[[jobs]]\n"
 

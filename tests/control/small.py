@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from trustirl.demos.schema import Demos
-from trustirl.experiment import setting_groups
+from trustirl.training.train import setting_groups
 from trustirl.worlds.job import Experiment, settle
 
 SETTINGS: dict[str, Any] = {

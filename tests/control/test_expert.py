@@ -16,15 +16,15 @@ from gymnasium.wrappers import TimeLimit
 import trustirl as ti
 from tests.control.small import SETTINGS, stopping
 from tests.control.test_runs import metrics
-from trustirl.cli import main
+from trustirl.cli.main import main
 from trustirl.core.types import Transition
 from trustirl.demos import restore_state
-from trustirl.experiment import expert_groups
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.practice import Steps
 from trustirl.rl.truth import PaidTransition, true_reward
-from trustirl.worlds import expert
-from trustirl.worlds.expert_run import FIRST_SEED
+from trustirl.training.train import expert_groups
+from trustirl.worlds import fixed_reward as expert
+from trustirl.worlds.fixed_reward_run import FIRST_SEED
 from trustirl.worlds.job import Experiment, settle
 
 OF_REWARDS = ("reward_batch", "reference", "reward_width", "reward_depth")

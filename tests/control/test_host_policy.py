@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from trustirl.core.records import Solver
-from trustirl.learned import ControlPolicy, host_policies, make_solver
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.policy import HostPolicy, Policies
-from trustirl.tasks.control import Spaces
+from trustirl.runs.learned import ControlPolicy, host_policies, make_solver
+from trustirl.tasks.gym import Spaces
 
 OBS, ACTIONS, SEEDS = 5, 3, 3
 BOUND = np.ones(ACTIONS, np.float32)

@@ -15,20 +15,20 @@ from tests.rl.batches import differs
 from trustirl.algorithms.bc import BcConfig
 from trustirl.algorithms.mce import MceConfig
 from trustirl.algorithms.trro import TrroConfig
-from trustirl.asking import train_question
 from trustirl.bench.suites import BUDGETS
 from trustirl.core.errors import InputError
 from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
-from trustirl.experiment import setting_groups
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.practice import Plan, Weighing, episode_measure
 from trustirl.irl.terms import gap
-from trustirl.worlds.control import TUNED, _experience, build, demonstrated, iterations
+from trustirl.training.asking import train_question
+from trustirl.training.train import setting_groups
 from trustirl.worlds.exact import ExactOptions
-from trustirl.worlds.expert import ExpertOptions
+from trustirl.worlds.fixed_reward import ExpertOptions
 from trustirl.worlds.job import Experiment, settle, told_steps
 from trustirl.worlds.memory import check_memory
+from trustirl.worlds.simulator import TUNED, _experience, build, demonstrated, iterations
 
 SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 

@@ -14,7 +14,7 @@ from trustirl.irl.practice import Plan, Weighing, episode_measure, mixed, policy
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import TableReward
 from trustirl.rl.exact import occupancy, solve
-from trustirl.rollouts.tabular import sample_episodes
+from trustirl.rollouts.exact import sample_episodes
 from trustirl.tasks.registry import make_task
 
 

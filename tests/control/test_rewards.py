@@ -11,11 +11,11 @@ from jaxtyping import Array
 
 from trustirl.core.types import Transition
 from trustirl.demos.schema import Demos
-from trustirl.learned import load_rewards, save_rewards
 from trustirl.nets.mlp import standardiser
 from trustirl.nets.rewards import NetworkReward, network_reward_factory
-from trustirl.tasks.control import make_control_task
-from trustirl.worlds.control import standards
+from trustirl.runs.learned import load_rewards, save_rewards
+from trustirl.tasks.gym import make_control_task
+from trustirl.worlds.simulator import standards
 
 
 def pairs(scale: float, count: int = 200) -> Transition:

@@ -17,7 +17,7 @@ import pytest
 
 import trustirl as ti
 from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo, stopping
-from trustirl.irl.store import RunFolder
+from trustirl.runs.folder import RunFolder
 
 DEMOS = {"CartPole-v1": cartpole_demo, "Pendulum-v1": pendulum_demo}
 

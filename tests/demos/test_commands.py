@@ -9,12 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from trustirl import demo_commands
-from trustirl.cli import main
+from trustirl.cli import demos as demo_commands
+from trustirl.cli.main import main
 from trustirl.demos import Demos
 from trustirl.demos.origin import env_arguments
-from trustirl.run import Run
-from trustirl.tasks.control import make_control_task
+from trustirl.runs.run import Run
+from trustirl.tasks.gym import make_control_task
 
 Capture = pytest.CaptureFixture[str]
 

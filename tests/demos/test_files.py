@@ -21,8 +21,8 @@ from trustirl import DemoError
 from trustirl.demos.outside import reading
 from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
-from trustirl.experiment import setting_groups
 from trustirl.tasks.registry import make_task
+from trustirl.training.train import setting_groups
 from trustirl.worlds.exact import build
 from trustirl.worlds.job import Experiment, settle
 

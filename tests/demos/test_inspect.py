@@ -11,7 +11,7 @@ import pytest
 
 from trustirl.demos import Demos
 from trustirl.demos.inspect import Columns, columns, described, inspect
-from trustirl.tasks.control import ControlTask
+from trustirl.tasks.gym import ControlTask
 
 HORIZON, SIZE, CHOICES = 20, 4, 3
 

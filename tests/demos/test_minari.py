@@ -16,8 +16,8 @@ from tests.control.small import experiment
 from tests.demos.samples import assert_same, assert_sound, make
 from trustirl import DemoError
 from trustirl.demos.schema import Demos
-from trustirl.worlds.control import build
-from trustirl.worlds.control_run import control_job
+from trustirl.worlds.simulator import build
+from trustirl.worlds.simulator_run import control_job
 
 
 @pytest.fixture(autouse=True)

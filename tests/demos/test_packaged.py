@@ -10,7 +10,7 @@ import pytest
 from trustirl.core.errors import DemoError
 from trustirl.demos import Demos, packaged, restore_state
 from trustirl.demos.packaged import Named, find_demos, named_demos, packaged_names, packaged_path
-from trustirl.experiment import train
+from trustirl.training.train import train
 
 
 @pytest.fixture

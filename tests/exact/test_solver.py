@@ -9,7 +9,7 @@ from hypothesis import given
 from tests.theory.worlds import World, random_world, worlds
 from trustirl.core.mdp import MDP, make_mdp
 from trustirl.rl import exact
-from trustirl.rollouts.tabular import sample_episodes
+from trustirl.rollouts.exact import sample_episodes
 from trustirl.tasks.registry import make_task
 
 

@@ -14,8 +14,8 @@ from synthetic_run import write_bench, write_control_run
 
 from trustirl.demos.record import record_demos, restore_state
 from trustirl.demos.schema import Demos
-from trustirl.film import FRAMES, _episodes, add_film, follow, png, strip
 from trustirl.report import write_comparison
+from trustirl.runs.film import FRAMES, _episodes, add_film, follow, png, strip
 
 
 def grey(self: CartPoleEnv) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 import trustirl as ti
 from trustirl.core import compiling
 from trustirl.core.compiling import OWN_PRODUCTS, PLACE, compiled_training, kept_programs
-from trustirl.irl.store import RunFolder
+from trustirl.runs.folder import RunFolder
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from trustirl.core.types import Transition
 from trustirl.rl import exact
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.softq import softq
-from trustirl.tasks.tabular import chain, random_mdp
+from trustirl.tasks.small import chain, random_mdp
 
 
 @pytest.mark.parametrize(("termination", "end"), [("T0", 0.0), ("T2", END_REWARD / (1 - DISCOUNT))])

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from trustirl.rollouts.policy import Design, Policies
-from trustirl.tasks.control import ControlTask
+from trustirl.tasks.gym import ControlTask
 
 SURE = 1e6  # so much better that no noise matters
 

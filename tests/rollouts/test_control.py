@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 from tests.rollouts.worlds import Counter, Static, dict_space, limited
 from trustirl.core.errors import InputError
-from trustirl.tasks.control import make_control_task
+from trustirl.tasks.gym import make_control_task
 
 VECTOR, CHOICE = Box(-1, 1, (2,)), Discrete(3)
 

@@ -14,7 +14,7 @@ from trustirl.core.errors import InputError
 from trustirl.rollouts.host import Backend, HostEnvs, Rollout, evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
-from trustirl.tasks.control import ControlTask, make_control_task
+from trustirl.tasks.gym import ControlTask, make_control_task
 
 installed = pytest.mark.skipif(find_spec("envpool") is None, reason="envpool is not installed")
 

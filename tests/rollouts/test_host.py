@@ -27,7 +27,7 @@ from trustirl.rollouts.host import (
 )
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
-from trustirl.tasks.control import ControlTask, make_control_task
+from trustirl.tasks.gym import ControlTask, make_control_task
 
 
 def judged(
@@ -277,7 +277,7 @@ def test_a_script_without_a_main_guard_can_use_processes(tmp_path: Path) -> None
         "import gymnasium as gym, numpy as np\n"
         "from trustirl.rollouts.host import HostEnvs\n"
         "from trustirl.rollouts.ledger import Ledger\n"
-        "from trustirl.tasks.control import make_control_task\n"
+        "from trustirl.tasks.gym import make_control_task\n"
         "class Mine(gym.Wrapper): pass\n"
         "task = make_control_task(lambda: Mine(gym.make('CartPole-v1')))\n"
         "with HostEnvs(task, 1, 2, Ledger(), 'async') as envs:\n"

@@ -10,7 +10,7 @@ from trustirl.core.errors import InputError, NumericalError
 from trustirl.rollouts.host import HostEnvs
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.spaces import flatten_observations, from_env_actions, to_env_actions
-from trustirl.tasks.control import ControlTask, make_control_task
+from trustirl.tasks.gym import ControlTask, make_control_task
 
 
 def lopsided() -> ControlTask:

@@ -28,17 +28,17 @@ from hypothesis import strategies as st
 
 from tests.fuzzing import attempt, damage, limited, peak_mib
 from tests.report.synthetic_run import write_control_run, write_run
-from trustirl import learned, run
 from trustirl.core.buffer import add, empty_buffer
 from trustirl.core.errors import InputError
 from trustirl.core.precision import double_precision
 from trustirl.core.types import IrlState, TrainState, Transition
-from trustirl.experiment import expert_groups, question, setting_groups
-from trustirl.irl.store import RunFolder
 from trustirl.nets.rewards import network_reward_factory, reward_factory
 from trustirl.report.runs import read_run
 from trustirl.rl.config import SolverConfig
-from trustirl.tasks.control import Spaces
+from trustirl.runs import learned, run
+from trustirl.runs.folder import RunFolder
+from trustirl.tasks.gym import Spaces
+from trustirl.training.train import expert_groups, question, setting_groups
 from trustirl.worlds.job import Experiment
 
 BOX = {"action_low": np.full(1, -2, np.float32), "action_high": np.full(1, 2, np.float32)}

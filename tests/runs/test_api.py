@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 import trustirl as ti
 from trustirl.core.files import write_bytes
-from trustirl.irl.store import RunFolder
+from trustirl.runs.folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ for given in [*bad, {"task_args": ["size=3"]}, {"demos": demos, "demo_episodes":
         ti.train("piro", task="chain", out="run", **given)
     except ti.InputError as error:
         print(error)
-from trustirl.experiment import question
+from trustirl.training.train import question
 one = dict.fromkeys(("seeds", "first_seed", "steps", "demo_episodes"), np.int64(1))
 asked = question("piro", "chain", "packaged", demo_choice="first", preset="tuned", task_args={}, **one)
 print(json.dumps([asked.config()[name] for name in one]))
@@ -193,7 +193,7 @@ def test_nothing_is_said_to_be_kept_where_nothing_was_saved(tmp_path: Path, monk
     def stopped(*_: object) -> None:
         raise ti.NumericalError("it became nan at iteration 0.")
 
-    monkeypatch.setattr("trustirl.experiment.check_finite", stopped)
+    monkeypatch.setattr("trustirl.training.train.check_finite", stopped)
     with pytest.raises(ti.NumericalError, match=r"iteration 0\. No checkpoint was made before it\.$"):
         ti.train("ml-irl", task="chain", steps=1, out=tmp_path / "run")
 

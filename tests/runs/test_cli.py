@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from trustirl.algorithms import ALGORITHMS
-from trustirl.cli import USAGE, main
+from trustirl.cli.main import USAGE, main
 from trustirl.core.errors import InputError
-from trustirl.run import load
+from trustirl.runs.run import load
 
 SMALL = ["--task", "gridworld", "--task-args", "size=3", "--no-compare"]
 SMOKE = [*SMALL, "--steps", "3"]
@@ -269,7 +269,7 @@ def test_a_killed_run_resumes_to_the_same_metrics(tmp_path: Path, moment: int) -
 
 def test_help_names_every_algorithm_and_does_not_wait_for_jax() -> None:
     assert f"ALGO is one of: {', '.join(ALGORITHMS)}" in USAGE
-    script = "import sys; from trustirl.cli import main; main(['--help']); sys.exit('jax' in sys.modules)"
+    script = "import sys; from trustirl.cli.main import main; main(['--help']); sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
-from trustirl import doctor
-from trustirl.cli import main
-from trustirl.doctor import Machine, judged_ends, judged_likelihoods, known_troubles, misfits
+from trustirl.cli import doctor
+from trustirl.cli.doctor import Machine, judged_ends, judged_likelihoods, known_troubles, misfits
+from trustirl.cli.main import main
 
 HEALTHY = Machine(
     python="3.11.7",

@@ -11,10 +11,10 @@ import pytest
 
 import trustirl as ti
 from tests.control.small import cartpole_demo, pendulum_demo
-from trustirl.cli import main
-from trustirl.experiment import task_name
+from trustirl.cli.main import main
 from trustirl.rollouts.host import episode_seeds
-from trustirl.run import NEW_EPISODES
+from trustirl.runs.run import NEW_EPISODES
+from trustirl.training.train import task_name
 
 FIRST_SEED = 3
 SMALL = {"updates": 10, "fit_batch": 16, "width": 8, "depth": 1, "backend": "sync", "evaluation_episodes": 2}

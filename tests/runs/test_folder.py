@@ -16,9 +16,9 @@ import pytest
 
 import trustirl as ti
 from trustirl.core import lock
-from trustirl.film import add_film
-from trustirl.irl.store import RunFolder
 from trustirl.report import report
+from trustirl.runs.film import add_film
+from trustirl.runs.folder import RunFolder
 
 HOLD = """
 import sys, time
@@ -247,7 +247,7 @@ def test_a_run_killed_before_it_began_can_be_started_again(moment: str, over: bo
     out = tmp_path / "run"
     if over:
         small(out)
-    killed_at(f"trustirl.irl.store.{moment}", out, overwrite=over)
+    killed_at(f"trustirl.runs.folder.{moment}", out, overwrite=over)
     with pytest.raises(ti.InputError, match=r"was stopped before it began; start it again|holds no run"):
         ti.resume(out)
     assert small(out).summary["returns"]  # without --overwrite, for nothing is lost
@@ -255,12 +255,12 @@ def test_a_run_killed_before_it_began_can_be_started_again(moment: str, over: bo
 
 def test_a_run_killed_before_its_first_evaluation_can_be_resumed(tmp_path: Path) -> None:
     demos = ti.Demos.from_numpy([0, 1, 2], [1, 1, 1], [3])
-    killed_at("trustirl.experiment._go_on", tmp_path / "run", demos=demos)
+    killed_at("trustirl.training.train._go_on", tmp_path / "run", demos=demos)
     assert ti.resume(tmp_path / "run").summary["returns"]
 
 
 def test_a_run_killed_before_its_page_was_drawn_is_finished_by_resume(tmp_path: Path) -> None:
-    killed_at("trustirl.experiment.write_report", tmp_path / "run")
+    killed_at("trustirl.training.train.write_report", tmp_path / "run")
     assert (tmp_path / "run" / "summary.json").exists()
     ti.resume(tmp_path / "run")
     assert (tmp_path / "run" / "report.html").exists()
@@ -280,7 +280,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_a_run_to_resume(tmp_path: Path, 
         raise OSError(28, "No space left on device", str(tmp_path / "run" / "x"))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trustirl.irl.store.write_arrays", full)
+        patch.setattr("trustirl.runs.folder.write_arrays", full)
         with pytest.raises(ti.TrustIRLError, match=r"No space left on device.*trustirl resume"):
             small(tmp_path / "run")
     ti.resume(tmp_path / "run")

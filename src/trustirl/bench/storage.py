@@ -8,7 +8,7 @@ from typing import Any
 
 from trustirl.core.errors import InputError
 from trustirl.core.files import parse_json, read_bytes
-from trustirl.irl.store import Pointer
+from trustirl.runs.folder import Pointer
 
 POINTER = "checkpoints/latest.json"
 MARK = "summary.json"  # says that a run is finished, so everything else is there before it

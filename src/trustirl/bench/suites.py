@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.files import read_text
-from trustirl.worlds.control import SAMPLED
 from trustirl.worlds.offline import OFFLINE
+from trustirl.worlds.simulator import SAMPLED
 
 THEORETICAL_C = 111_373.55  # Theorem 1 with CartPole's |A| = 2, R = 1 and discount 0.9
 # Columns of the paper's table, then what else there is; those that this version does not have are left out.

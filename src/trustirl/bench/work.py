@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from trustirl.bench.storage import at_hand
 from trustirl.core.errors import InputError, TrustIRLError
 from trustirl.core.files import MOST_ARRAYS, open_file
-from trustirl.irl.store import RunFolder
+from trustirl.runs.folder import RunFolder
 
 State = Literal["finished", "unfinished", "new"]
 LAST_WORDS = 2**16  # bytes at the end of a log in which its last line is looked for

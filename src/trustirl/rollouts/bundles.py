@@ -27,7 +27,7 @@ from jaxtyping import Float, Num
 from trustirl.core.errors import NumericalError
 from trustirl.rollouts.policy import AtRandom, Design, HostPolicy, NoiseKey, Policies, noise_generator
 from trustirl.rollouts.spaces import flatten_observations, to_env_actions
-from trustirl.tasks.control import ControlTask
+from trustirl.tasks.gym import ControlTask
 
 Rows = np.ndarray  # of `row_type`, [steps, environments]
 Episodes = np.ndarray  # of `EPISODE`, one per environment

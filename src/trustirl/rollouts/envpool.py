@@ -14,7 +14,7 @@ from trustirl.core.machine import install_command
 from trustirl.rollouts.bundles import EPISODE, Episodes, Rows, not_finite, row_type
 from trustirl.rollouts.policy import AtRandom, HostPolicy, NoiseKey, Policies, noise_generator
 from trustirl.rollouts.spaces import flatten_observations, to_env_actions
-from trustirl.tasks.control import ControlTask
+from trustirl.tasks.gym import ControlTask
 
 
 class Pool:

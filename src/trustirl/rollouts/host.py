@@ -23,7 +23,7 @@ from trustirl.rollouts.bundles import Bundle, FixedHorizon, Workers
 from trustirl.rollouts.envpool import Pool
 from trustirl.rollouts.ledger import Ledger, Purpose
 from trustirl.rollouts.policy import Policies
-from trustirl.tasks.control import ControlTask, MakeEnv
+from trustirl.tasks.gym import ControlTask, MakeEnv
 
 Backend = Literal["auto", "sync", "async", "envpool"]
 Termination = Literal["T0", "T2", "T3"]

@@ -11,7 +11,7 @@ from jaxtyping import Float, Num
 
 from trustirl.core.errors import InputError, NumericalError
 from trustirl.core.observations import flatten
-from trustirl.tasks.control import Spaces
+from trustirl.tasks.gym import Spaces
 
 ROUNDING = 1e-6
 

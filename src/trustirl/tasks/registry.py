@@ -9,7 +9,7 @@ from trustirl.core.checks import of_kind
 from trustirl.core.errors import unknown_name
 from trustirl.tasks.exact import ExactTask
 from trustirl.tasks.gridworld import cliff, gridworld
-from trustirl.tasks.tabular import chain, random_mdp
+from trustirl.tasks.small import chain, random_mdp
 
 TASKS: dict[str, Callable[..., ExactTask]] = {
     "gridworld": gridworld,

@@ -20,8 +20,7 @@ from trustirl.evaluation.returns import episode_return
 from trustirl.irl.loop import Loop, Observe, make_loop, over_seeds
 from trustirl.nets.rewards import RewardKind, reward_factory
 from trustirl.rl.exact import SoftPolicy, exact_solver, occupancy, solve
-from trustirl.rollouts.exact import exact_sampler
-from trustirl.rollouts.tabular import sample_episodes
+from trustirl.rollouts.exact import exact_sampler, sample_episodes
 from trustirl.tasks.exact import MOST_NUMBERS, ExactTask
 from trustirl.tasks.registry import make_task
 from trustirl.worlds.job import Experiment

@@ -22,7 +22,7 @@ from trustirl.irl.loop import iterate, seed_keys
 from trustirl.nets.rewards import DEPTH, WIDTH, TableReward
 from trustirl.rl.exact import occupancy, optimal_value
 from trustirl.rollouts.ledger import Ledger
-from trustirl.run import load_rewards, save_policies, save_rewards
+from trustirl.runs.run import load_rewards, save_policies, save_rewards
 from trustirl.tasks.exact import ExactTask
 from trustirl.worlds.exact import ExactOptions, World, action_inputs, build
 from trustirl.worlds.job import Experiment, Job, Row

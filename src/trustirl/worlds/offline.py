@@ -19,14 +19,14 @@ from trustirl.core.types import Metrics, TrainState, Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.irl.offline import offline_loop
-from trustirl.learned import host_policies, make_solver, save_policies
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
-from trustirl.worlds.control import Matched, StageOptions, matched, standards
-from trustirl.worlds.control_run import columns, stage_facts, summary_of
+from trustirl.runs.learned import host_policies, make_solver, save_policies
 from trustirl.worlds.job import Experiment, Job, Row, filled, told_steps
 from trustirl.worlds.memory import check_networks
+from trustirl.worlds.simulator import Matched, StageOptions, matched, standards
+from trustirl.worlds.simulator_run import columns, stage_facts, summary_of
 
 # Algorithms that need no environment, with what differs from the defaults of a solver: one network, which gives the
 # logits where actions are finitely many.

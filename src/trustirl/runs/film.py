@@ -15,8 +15,8 @@ from matplotlib.image import imsave
 from trustirl.core.files import write_bytes
 from trustirl.demos.packaged import find_demos
 from trustirl.demos.record import record_demos, restore_state
-from trustirl.run import load
-from trustirl.tasks.control import make_control_task, task_of_file
+from trustirl.runs.run import load
+from trustirl.tasks.gym import make_control_task, task_of_file
 
 FRAMES = 8
 WIDTH = 160  # pixels of a frame, about

@@ -27,14 +27,14 @@ HELP = ("-h", "--help")
 # Imported when they are asked for: help and a mistyped command are answered at once, and `doctor` even where JAX
 # cannot be loaded.
 COMMANDS = {
-    "train": "trustirl.run_commands:train_command",
-    "expert": "trustirl.run_commands:expert_command",
-    "resume": "trustirl.run_commands:resume_command",
-    "evaluate": "trustirl.run_commands:evaluate_command",
-    "report": "trustirl.run_commands:report_command",
-    "demos": "trustirl.demo_commands:demos_command",
-    "bench": "trustirl.bench_commands:bench_command",
-    "doctor": "trustirl.doctor:doctor_command",
+    "train": "trustirl.cli.runs:train_command",
+    "expert": "trustirl.cli.runs:expert_command",
+    "resume": "trustirl.cli.runs:resume_command",
+    "evaluate": "trustirl.cli.runs:evaluate_command",
+    "report": "trustirl.cli.runs:report_command",
+    "demos": "trustirl.cli.demos:demos_command",
+    "bench": "trustirl.cli.bench:bench_command",
+    "doctor": "trustirl.cli.doctor:doctor_command",
 }
 NEED_A_NAME = ("train", "expert")  # whose settings follow from it
 

@@ -16,7 +16,6 @@ from msgspec import Meta
 from rich.console import Console
 from rich.progress import track
 
-from trustirl import learned
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError
 from trustirl.core.files import fitting, read_arrays, read_form, read_json, write_arrays, write_json
@@ -26,7 +25,8 @@ from trustirl.core.types import Transition
 from trustirl.nets.rewards import RewardKind, reward_factory
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
-from trustirl.tasks.control import ControlTask, make_control_task, task_of_file
+from trustirl.runs import learned
+from trustirl.tasks.gym import ControlTask, make_control_task, task_of_file
 
 MOST_EPISODES = 100_000
 NEW_EPISODES = 2  # their root; those of evaluations on the way are 0 and, of experts, 1

@@ -10,17 +10,17 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from trustirl.cli.showing import print_rows
 from trustirl.core.errors import DemoError, InputError, unknown_name
 from trustirl.core.words import count, printable
 from trustirl.demos.inspect import Inspection, amount, described, facts, inspect
 from trustirl.demos.origin import env_arguments
 from trustirl.demos.packaged import Named, find_demos, named_demos
 from trustirl.demos.schema import DemoChoice, Demos
-from trustirl.parsing import parse
 from trustirl.report.demos import write_demo_page
-from trustirl.run import Run, load
-from trustirl.showing import print_rows
-from trustirl.tasks.control import ControlTask, make_control_task
+from trustirl.runs.run import Run, load
+from trustirl.tasks.gym import ControlTask, make_control_task
+from trustirl.training.parsing import parse
 
 USAGE = """\
 usage: trustirl demos COMMAND ...

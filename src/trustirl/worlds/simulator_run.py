@@ -13,12 +13,12 @@ from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Plan
-from trustirl.learned import save_policies, save_rewards
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.ledger import Ledger
-from trustirl.tasks.control import ControlTask
-from trustirl.worlds.control import ControlOptions, build, iterations
+from trustirl.runs.learned import save_policies, save_rewards
+from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.job import Experiment, Job, Row, told_steps
+from trustirl.worlds.simulator import ControlOptions, build, iterations
 
 COLUMNS = ("gap", "drift", "mu", "log_likelihood", "q", "entropy", "critic_loss", "actor_loss", "temperature")
 

@@ -27,15 +27,15 @@ from trustirl.core.types import IrlState, Metrics, TrainState
 from trustirl.core.words import count
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Collector, Schedule, rounds_of_practice
-from trustirl.learned import host_policies, make_solver
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.truth import PaidTransition, true_reward
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
-from trustirl.tasks.control import ControlTask, make_control_task
-from trustirl.worlds.control import StageOptions, example_row, open_stage
+from trustirl.runs.learned import host_policies, make_solver
+from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, check_networks
+from trustirl.worlds.simulator import StageOptions, example_row, open_stage
 
 Task = str | gym.Env | Callable[..., gym.Env]
 

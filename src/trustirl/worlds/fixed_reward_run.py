@@ -11,13 +11,13 @@ from trustirl.core.files import read_json, write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Schedule
-from trustirl.learned import ControlPolicy, save_policies
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import SEED_BITS
-from trustirl.tasks.control import ControlTask
-from trustirl.worlds.control_run import columns, memory_note, stage_facts, summary_of
-from trustirl.worlds.expert import ExpertOptions, Task, build, iterations
+from trustirl.runs.learned import ControlPolicy, save_policies
+from trustirl.tasks.gym import ControlTask
+from trustirl.worlds.fixed_reward import ExpertOptions, Task, build, iterations
 from trustirl.worlds.job import Experiment, Job, Row, told_steps
+from trustirl.worlds.simulator_run import columns, memory_note, stage_facts, summary_of
 
 FIRST_SEED = 3 << SEED_BITS  # of demonstrations: episodes of training and evaluation have lower ones
 SELECTION = "the seed with the highest mean true return in the last evaluation, the same episodes for all"

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from trustirl.core.errors import ELSEWHERE, InputError, unknown_setting
 from trustirl.demos.schema import DemoChoice
-from trustirl.experiment import Preset, setting_groups
-from trustirl.parsing import parse
 from trustirl.tasks.registry import resolved_arguments
+from trustirl.training.parsing import parse
+from trustirl.training.train import Preset, setting_groups
 from trustirl.worlds.job import Groups
 
 

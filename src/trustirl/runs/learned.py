@@ -28,7 +28,7 @@ from trustirl.rl.sac import sac
 from trustirl.rl.softq import softq
 from trustirl.rollouts.policy import Design, HostPolicy, Policies
 from trustirl.rollouts.spaces import flatten_observations, from_env_actions, to_env_actions
-from trustirl.tasks.control import Spaces, described_spaces
+from trustirl.tasks.gym import Spaces, described_spaces
 
 FORMAT_VERSION = 1
 Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]

@@ -25,7 +25,6 @@ from trustirl.demos.schema import Demos
 from trustirl.demos.seen import lifetimes
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
-from trustirl.learned import host_policies, make_solver
 from trustirl.nets.mlp import scales
 from trustirl.nets.rewards import network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
@@ -40,7 +39,8 @@ from trustirl.rollouts.host import (
 from trustirl.rollouts.ledger import Ledger, Purpose
 from trustirl.rollouts.policy import Policies
 from trustirl.rollouts.spaces import from_env_actions
-from trustirl.tasks.control import ControlTask, make_control_task
+from trustirl.runs.learned import host_policies, make_solver
+from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
 

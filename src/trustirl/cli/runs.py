@@ -11,16 +11,16 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from trustirl.asking import asked, train_question
+from trustirl.cli.showing import print_rows
 from trustirl.core.words import count
 from trustirl.evaluation.stats import iqm, normalised
-from trustirl.experiment import expert_groups, resume, train, train_expert
-from trustirl.film import add_film
-from trustirl.parsing import parse
 from trustirl.report import report
 from trustirl.report.study import run_folders
-from trustirl.run import Evaluation, Run, load
-from trustirl.showing import print_rows
+from trustirl.runs.film import add_film
+from trustirl.runs.run import Evaluation, Run, load
+from trustirl.training.asking import asked, train_question
+from trustirl.training.parsing import parse
+from trustirl.training.train import expert_groups, resume, train, train_expert
 
 
 @dataclass(frozen=True)

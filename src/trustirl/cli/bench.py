@@ -23,11 +23,11 @@ from trustirl.bench.show import finished_line, live_table, planned_rows
 from trustirl.bench.storage import is_url
 from trustirl.bench.suites import find_suite
 from trustirl.bench.work import Executor
+from trustirl.cli.showing import print_rows
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError, Interrupted, TrustIRLError
 from trustirl.core.words import printable
-from trustirl.parsing import parse
-from trustirl.showing import print_rows
+from trustirl.training.parsing import parse
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from trustirl.core.machine import cores, install_command, installed
-from trustirl.parsing import parse
+from trustirl.training.parsing import parse
 
 MUJOCO = "3.1.6"  # reference returns and demonstrations were made with it
 VARIABLES = ("JAX_PLATFORMS", "MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
@@ -230,9 +230,9 @@ def _reason(error: Exception) -> str:
 def learning() -> str:
     """A few exact updates; by the theory, none of them loses likelihood worth mentioning."""
     from trustirl.core.precision import double_precision
-    from trustirl.experiment import setting_groups
     from trustirl.irl.loop import iterate, seed_keys
     from trustirl.tasks.registry import resolved_arguments
+    from trustirl.training.train import setting_groups
     from trustirl.worlds.exact import build
     from trustirl.worlds.job import Experiment, settle
 
@@ -263,7 +263,7 @@ def stepping() -> str:
     """Random steps of CartPole in a vector of environments, whose resets must not hide where episodes ended."""
     from trustirl.rollouts.host import HostEnvs
     from trustirl.rollouts.ledger import Ledger
-    from trustirl.tasks.control import make_control_task
+    from trustirl.tasks.gym import make_control_task
 
     with HostEnvs(make_control_task("CartPole-v1"), 1, 4, Ledger(), "sync") as envs:
         envs.reset(np.arange(4)[None])

@@ -27,20 +27,22 @@ from trustirl.core.machine import installed
 from trustirl.core.precision import double_precision
 from trustirl.core.words import printable
 from trustirl.demos.schema import DemoChoice, Demos
-from trustirl.irl.board import Board
-from trustirl.irl.guard import check_finite
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.irl.store import RunFolder
 from trustirl.report.page import write_report
-from trustirl.run import Run, load
-from trustirl.tasks.control import name_of, task_of_file
+from trustirl.runs.board import Board
+from trustirl.runs.folder import RunFolder
+from trustirl.runs.run import Run, load
+from trustirl.tasks.gym import name_of, task_of_file
 from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
-from trustirl.worlds import control, exact, expert, offline
-from trustirl.worlds.control_run import control_job
+from trustirl.training.guard import check_finite
+from trustirl.worlds import exact, offline
+from trustirl.worlds import fixed_reward as expert
+from trustirl.worlds import simulator as control
 from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.exact_run import exact_job
-from trustirl.worlds.expert_run import expert_job
+from trustirl.worlds.fixed_reward_run import expert_job
 from trustirl.worlds.job import Experiment, Groups, Job, Row, settle
+from trustirl.worlds.simulator_run import control_job
 
 Preset = Literal["smoke", "paper", "tuned"]
 Task = str | gym.Env | Callable[..., gym.Env]

@@ -1,0 +1,1 @@
+"""Training from end to end, and the questions it is asked."""
