@@ -36,6 +36,17 @@ def small(out: Path, **changes: object) -> ti.Run:
     return ti.train("ml-irl", out=out, **options)  # type: ignore[arg-type]
 
 
+SMALL_BC = {
+    "steps": 20,
+    "updates": 10,
+    "fit_batch": 16,
+    "width": 8,
+    "depth": 1,
+    "backend": "sync",
+    "evaluation_episodes": 2,
+}
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with two checkpoints that was killed just before its summary."""
