@@ -179,7 +179,7 @@ def test_an_interrupted_expert_resumes_to_the_same_metrics_and_demonstrations(ru
     settings = {name: value for group in ("solver", "plan", "expert") for name, value in run.config[group].items()}
     with pytest.raises(ti.Interrupted, match=r"stopped after \d of 2 .*trustirl resume"):
         ti.train_expert(make, seeds=2, steps=260, out=tmp_path / "run", **settings)
-    again = ti.resume(tmp_path / "run")
+    again = ti.resume(tmp_path / "run", task=run.config["task"])  # a function is no task that a file can name
     assert metrics(tmp_path / "run") == metrics(run.path)
     assert again.summary["env_steps"] == run.summary["env_steps"]
     cards = [json.loads((path / "card.json").read_text()) for path in (run.path, tmp_path / "run")]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from trustirl.core.compiling import MANY_MAPPINGS
 
@@ -14,6 +15,7 @@ RUNS = 20
 ONE_RUN = 2500  # mappings
 
 
+@pytest.mark.slow
 def test_runs_leave_nothing_that_adds_up(tmp_path: Path, tell: Callable[[str], None]) -> None:
     command = [sys.executable, "-m", "tests.runs.leak", str(tmp_path / "run"), str(RUNS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

@@ -11,9 +11,9 @@ class TrustIRLError(Exception):
 
     exit_code = 1
 
-    def __init__(self, sentence: str) -> None:
-        """Sentences quote names and texts out of files."""
-        super().__init__(printable(sentence))
+    def __init__(self, sentence: str | Exception) -> None:
+        """Sentences quote names and texts out of files; Gymnasium makes an error of a worker anew, round the first."""
+        super().__init__(printable(str(sentence)))
 
 
 class InputError(TrustIRLError, ValueError):
