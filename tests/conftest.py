@@ -1,6 +1,7 @@
 """Test set-up: float64 for the exact world, reproducible examples, how many of them by TRUSTIRL_EXAMPLES."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -24,6 +25,7 @@ from matplotlib.figure import Figure
 from trustirl.core.compiling import forget_old_programs
 
 jax.config.update("jax_enable_x64", True)
+gc.set_threshold(200_000, 20, 100)  # tracing makes many small objects that live long; a tenth of the time
 
 settings.register_profile(
     "trustirl",

@@ -142,7 +142,7 @@ def test_no_label_leaves_its_figure(browser: Any, page: Path) -> None:
         assert browser.execute_script(outside) == []
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_control_curve_has_its_points(browser: Any, tmp_path: Path, seeds: int) -> None:
     """A panel holds one path per seed, and one for their mean, with a point per evaluation that has a value."""
     points_of = """return [...document.querySelectorAll('figure .wide [id*="-line2d"] > path')]

@@ -26,6 +26,8 @@ from trustirl.report.figures import (
     draw_trust,
 )
 
+SLOW = pytest.mark.slow  # other ends of the same range
+
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -180,7 +182,7 @@ def test_caption_warns_where_the_drawing_and_the_headline_differ(tmp_path: Path)
     assert "upside down" in html
 
 
-@pytest.mark.parametrize("value", [1.7e308, -1e308, 1e99, 5e-324])
+@pytest.mark.parametrize("value", [1.7e308, pytest.param(-1e308, marks=SLOW), 1e99, pytest.param(5e-324, marks=SLOW)])
 def test_a_page_leaves_out_what_is_too_large_to_be_drawn(tmp_path: Path, value: float) -> None:
     folder = write_run(tmp_path / "run", seeds=1, iterations=3)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -192,7 +194,7 @@ def test_a_page_leaves_out_what_is_too_large_to_be_drawn(tmp_path: Path, value: 
     assert ("left out where beyond ±1e+100" in html) == (abs(value) > 1e100)
 
 
-@pytest.mark.parametrize("states", [2, 12, 500])
+@pytest.mark.parametrize("states", [2, pytest.param(12, marks=SLOW), 500])
 def test_states_without_a_grid_are_drawn_too(tmp_path: Path, states: int) -> None:
     html = write_report(
         write_run(tmp_path / "run", picture={"kind": "list"}, states=states, iterations=1)

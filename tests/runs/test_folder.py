@@ -252,7 +252,7 @@ def killed_at(moment: str, out: Path, **changes: object) -> None:
             small(out, **changes)
 
 
-@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize("over", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("moment", ["RunFolder.begin", "write_json", "write_bytes"])
 def test_a_run_killed_before_it_began_can_be_started_again(moment: str, over: bool, tmp_path: Path) -> None:
     out = tmp_path / "run"

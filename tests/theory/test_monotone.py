@@ -91,7 +91,7 @@ def test_trro_never_decreases_ell_and_moves(minorizer: str, action_inputs: bool)
     assert gains[apart].min() > 0
 
 
-@INPUTS
+@pytest.mark.parametrize("action_inputs", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_trro_with_the_papers_constant_does_not_move(action_inputs: bool) -> None:
     _, distance, drift, _ = history("trro", {"minorizer": "paper"}, 3, action_inputs, (0.3, 0.6, 0.9, 0.95))
     assert np.all(distance[:, 0] > 1e-6)  # there is somewhere to go

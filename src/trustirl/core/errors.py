@@ -12,7 +12,7 @@ class TrustIRLError(Exception):
     exit_code = 1
 
     def __init__(self, sentence: str | Exception) -> None:
-        """Sentences quote names and texts out of files; Gymnasium makes an error of a worker anew, round the first."""
+        """Sentences quote names and texts out of files; Gymnasium raises those of its workers anew."""
         super().__init__(printable(str(sentence)))
 
 
