@@ -15,7 +15,7 @@ from trustirl.core.types import Metrics, Transition
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.sac import sac
 from trustirl.rl.softq import softq
-from trustirl.rl.targets import squared_bellman_error
+from trustirl.rl.targets import Fit, squared_bellman_error
 
 ROWS, OBS, ACTIONS = 6, 3, 2
 DISCOUNT, TAU, TEMPERATURE, END_REWARD = 0.9, 0.3, 0.5, -2.0
@@ -81,20 +81,24 @@ def reward(batch: Transition) -> jax.Array:
 
 
 def spied(
-    name: str, termination: str = "T0", cap_values: bool = False, **slots: Any
+    name: str,
+    termination: str = "T0",
+    cap_values: bool = False,
+    pay: Callable[[Transition], jax.Array] = lambda batch: reward(batch),
+    **slots: Any,
 ) -> Callable[..., tuple[np.ndarray, PyTree, Metrics]]:
     """One update by the usual loss, as `(target, agent, metrics)` of `(agent, batch, bonus, seed)`."""
     seen: list[np.ndarray] = []
 
-    def spy(q: Any, v: Any, batch: Transition, target: jax.Array) -> jax.Array:
-        jax.debug.callback(lambda t: seen.append(np.asarray(t)), target)
-        return squared_bellman_error(q, v, batch, target)
+    def spy(fit: Fit, batch: Transition) -> jax.Array:
+        jax.debug.callback(lambda t: seen.append(np.asarray(t)), fit.target)
+        return squared_bellman_error(fit, batch)
 
     solver = make(name, {"termination": termination, "cap_values": cap_values}, critic_loss=spy, **slots)
 
     @quick_jit
     def improve(agent: PyTree, batch: Transition, bonus: jax.Array, key: jax.Array) -> tuple[PyTree, Metrics]:
-        return solver.improve(agent, lambda _: batch, lambda b: reward(b) + bonus, key)
+        return solver.improve(agent, lambda _: batch, lambda b: pay(b) + bonus, key)
 
     def update(
         agent: PyTree, batch: Transition, bonus: float = 0.0, seed: int = 9

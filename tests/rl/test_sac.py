@@ -89,12 +89,21 @@ def test_the_target_holds_the_entropy_of_the_policy() -> None:
     assert np.mean(targets) == pytest.approx(expected, abs=0.06)
 
 
+class Uniform(eqx.Module):
+    """A prior that is its own distribution: even chances on [-1, 1]^n, whatever is observed."""
+
+    def __call__(self, _obs: jax.Array) -> "Uniform":
+        return self
+
+    def log_prob(self, action: jax.Array) -> jax.Array:
+        return jnp.full(action.shape[:-1], -ACTIONS * np.log(2), jnp.float32)
+
+
 def test_a_prior_turns_the_entropy_into_minus_the_divergence() -> None:
     """A uniform prior has log density -n log 2 everywhere, so values fall by exactly temperature * n log 2."""
     agent, batch = agent_of("sac"), transitions("sac")
-    uniform = lambda obs, action: jnp.full(len(obs), -ACTIONS * np.log(2), jnp.float32)  # noqa: E731
     plain, _, plain_metrics = shared_spy("sac")(agent, batch)
-    prior, _, metrics = spied("sac", prior_log_prob=uniform)(agent, batch)
+    prior, _, metrics = spied("sac")(replace(agent, prior=Uniform()), batch)
     shift = ACTIONS * np.log(2)
     alive = ~np.asarray(batch.terminated)
     np.testing.assert_allclose((prior - plain)[alive], -DISCOUNT * TEMPERATURE * shift, rtol=1e-4)
@@ -104,7 +113,7 @@ def test_a_prior_turns_the_entropy_into_minus_the_divergence() -> None:
 def test_neither_loss_reaches_the_network_of_the_other() -> None:
     """A critic loss without critic leaves it alone, though the actor's loss contains it; and the reward, which is in
     the critic loss only, cannot show in an actor step that follows an unmoved critic."""
-    solver = make("sac", critic_loss=lambda q, v, batch, target: jnp.mean(target**2))
+    solver = make("sac", critic_loss=lambda fit, batch: jnp.mean(fit.target**2))
     batch, agent = transitions("sac"), agent_of("sac")
     improve = quick_jit(
         lambda bonus: solver.improve(agent, lambda _: batch, lambda b: reward(b) + bonus, jax.random.key(0))[0]

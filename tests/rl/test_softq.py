@@ -9,10 +9,8 @@ import pytest
 from scipy.special import logsumexp
 
 from tests.rl.batches import (
-    ACTIONS,
     DISCOUNT,
     END_REWARD,
-    OBS,
     TEMPERATURE,
     agent_of,
     forward,
@@ -20,7 +18,6 @@ from tests.rl.batches import (
     quick_jit,
     reward,
     shared_spy,
-    spied,
     transitions,
 )
 from trustirl.core.mdp import MDP, make_mdp
@@ -49,26 +46,6 @@ def test_the_target_is_the_one_computed_by_hand(termination: str, end: float) ->
     log_prob = q.min(0) / TEMPERATURE - logsumexp(q.min(0) / TEMPERATURE, axis=1, keepdims=True)
     assert float(metrics["entropy"]) == pytest.approx(-np.mean(np.sum(np.exp(log_prob) * log_prob, 1)), rel=1e-4)
     assert float(metrics["q"]) == pytest.approx(np.mean(np.sum(np.exp(log_prob) * q.min(0), 1)), abs=1e-5)
-
-
-def test_a_prior_multiplies_the_policy() -> None:
-    agent, batch = agent_of("softq"), transitions("softq")
-    log_prior = jnp.log(jnp.asarray([0.9, 0.1], jnp.float32))
-    config = SolverConfig(width=16, temperature=TEMPERATURE)
-    prior = lambda obs: jnp.broadcast_to(log_prior, (*obs.shape[:-1], ACTIONS))  # noqa: E731
-    plain, informed = softq(OBS, ACTIONS, config), softq(OBS, ACTIONS, config, prior_log_prob=prior)
-    odds = [s.log_prob(agent.critic, batch.obs, batch.action) - s.log_prob(agent.critic, batch.obs, 1 - batch.action)
-            for s in (plain, informed)]  # fmt: skip
-    shift = np.where(np.asarray(batch.action) == 0, np.log(9), -np.log(9))
-    np.testing.assert_allclose(odds[1] - odds[0], shift, rtol=1e-4)
-
-    next_obs = np.asarray(batch.next_obs, float)
-    smallest = np.minimum(*(forward(agent.target_critic.nets, next_obs, member) for member in range(2)))
-    value = TEMPERATURE * logsumexp(smallest / TEMPERATURE + np.asarray(log_prior), axis=1)
-    expected = np.asarray(reward(batch)) + DISCOUNT * np.where(batch.terminated, 0, value)
-    target, _, metrics = spied("softq", prior_log_prob=prior)(agent, batch)
-    np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
-    assert float(metrics["entropy"]) <= 0  # minus the divergence from the prior
 
 
 def every_transition(mdp: MDP) -> Transition:

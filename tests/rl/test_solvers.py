@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import PyTree
+from scipy.special import logsumexp
 
 from tests.rl.batches import (
     ACTIONS,
@@ -21,6 +23,7 @@ from tests.rl.batches import (
     TEMPERATURE,
     agent_of,
     differs,
+    forward,
     make,
     quick_jit,
     reward,
@@ -32,6 +35,7 @@ from trustirl.core.errors import InputError
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
 from trustirl.rl.config import SolverConfig
+from trustirl.rl.targets import Fit
 
 UPDATES = 5
 solvers = pytest.mark.parametrize("name", ["sac", "softq"])
@@ -204,9 +208,9 @@ def test_actions_are_rated_by_the_policy_that_plays_them(name: str) -> None:
 def test_the_critic_loss_slot_can_replace_the_bellman_error(name: str) -> None:
     """This one asks for soft values of 3, whatever the reward."""
 
-    def loss(q: Any, v: Any, batch: Transition, target: jax.Array) -> jax.Array:
-        assert q(batch.obs, batch.action).shape == (2, *target.shape)
-        return jnp.mean((v(batch.obs) - 3) ** 2)
+    def loss(fit: Fit, batch: Transition) -> jax.Array:
+        assert fit.q(batch.obs, batch.action).shape == (2, *fit.target.shape)
+        return jnp.mean((fit.v(batch.obs) - 3) ** 2)
 
     data = transitions(name)
     solver = make(name, {"updates": 60}, critic_loss=loss)
@@ -215,6 +219,56 @@ def test_the_critic_loss_slot_can_replace_the_bellman_error(name: str) -> None:
     _, late = improve(agent, jax.random.key(2))
     assert float(late["critic_loss"]) < 0.3 < float(early["critic_loss"])
     assert float(late["q"] + TEMPERATURE * late["entropy"]) == pytest.approx(3, abs=0.3)
+
+
+class Level(eqx.Module):
+    """A reward that is one number."""
+
+    value: jax.Array
+
+    def __call__(self, batch: Transition) -> jax.Array:
+        return jnp.broadcast_to(self.value, batch.weight.shape)
+
+
+@solvers
+def test_a_partner_is_fitted_with_the_critic(name: str) -> None:
+    """A reward inside the critic's loss moves to where the loss wants it, and the critic with its own part."""
+
+    def loss(fit: Fit, batch: Transition) -> jax.Array:
+        assert fit.partner is not None
+        return jnp.mean((fit.partner(batch) - 0.5) ** 2) + jnp.mean((fit.v(batch.obs) - 3) ** 2)
+
+    data, solver = transitions(name), make(name, {"updates": 100}, critic_loss=loss)
+    agent = quick_jit(lambda: solver.init(jax.random.key(0), partner=Level(jnp.float32(0))))()
+    improve = quick_jit(lambda agent: solver.improve(agent, lambda _: data, reward, jax.random.key(1))[0])
+    improved = improve(agent)
+    assert float(improved.partner.value) == pytest.approx(0.5, abs=0.05)
+    assert differs(improved.critic, agent.critic)
+
+
+@solvers
+def test_an_end_is_worth_what_its_own_side_is_paid(name: str) -> None:
+    """A reward that tells demonstrated rows apart also does so in the state after an end (SQIL, LS-IQ)."""
+    batch = replace(transitions(name), expert=jnp.arange(6) < 3)
+    target, _, _ = spied(name, "T2", pay=lambda b: jnp.where(b.expert, 1.0, 0.0))(agent_of(name), batch)
+    ends = np.asarray(batch.terminated)
+    np.testing.assert_allclose(target[ends], [1 / (1 - DISCOUNT), 0.0], rtol=1e-5)
+
+
+@solvers
+def test_values_are_told_of_the_critic(name: str) -> None:
+    solver, agent, batch = make(name), agent_of(name), transitions(name)
+    q = solver.q(agent, batch.obs, batch.action)
+    inputs = np.asarray(batch.obs, float)
+    if name == "sac":
+        inputs = np.concatenate([inputs, np.asarray(batch.action, float)], axis=1)
+    by_hand = np.minimum(*(forward(agent.critic.nets, inputs, member) for member in range(2)))
+    expected = by_hand[:, 0] if name == "sac" else by_hand[np.arange(len(q)), np.asarray(batch.action)]
+    np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-5)
+    draws = np.stack([solver.v(agent, batch.obs, key) for key in jax.random.split(jax.random.key(0), 2)])
+    assert (draws[0] == draws[1]).all() == (name == "softq")  # SAC's is that of a sampled action
+    if name == "softq":
+        np.testing.assert_allclose(draws[0], TEMPERATURE * logsumexp(by_hand / TEMPERATURE, axis=1), rtol=1e-4)
 
 
 @solvers

@@ -27,15 +27,19 @@ class Solver(NamedTuple):
     labels it with `reward` as it reads, so no reward is ever stored. `actor(agent)` is the part of the agent that
     acting needs, and `outcome(agent)` the one to evaluate and keep (the same, or an average of the latest ones):
     `act(actor, obs, key)` samples actions, `mode(actor, obs)` takes the most likely; continuous ones lie in [-1, 1].
+    `q(agent, obs, action)` and `v(agent, obs, key)` are the agent's values, and `init(key, **parts)` takes parts of
+    an agent, such as `critic`, that are given instead of made.
     """
 
-    init: Callable[[Array], PyTree]
+    init: Callable[..., PyTree]
     improve: Callable[[PyTree, DrawBatch, Reward, Array], tuple[PyTree, Metrics]]
     actor: Callable[[PyTree], PyTree]
     outcome: Callable[[PyTree], PyTree]
     act: Callable[[PyTree, Array, Array], Array]
     mode: Callable[[PyTree, Array], Array]
     log_prob: Callable[[PyTree, Array, Array], Array]
+    q: Callable[[PyTree, Array, Array], Array]
+    v: Callable[[PyTree, Array, Array], Array]
 
 
 class ExactSolver(NamedTuple):

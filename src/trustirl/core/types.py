@@ -22,6 +22,7 @@ class Transition(eqx.Module):
     terminated: Bool[Array, "..."] | None = None  # the MDP ended there; a time limit does not count
     absorbing: Bool[Array, "..."] | None = None  # the pair stands for the state after an end (termination mode T2)
     critic_only: Bool[Array, "..."] | None = None  # in a minibatch: where the critic learns, and the policy does not
+    expert: Bool[Array, "..."] | None = None  # in a minibatch: which rows are demonstrated
 
 
 class RewardData(NamedTuple):

@@ -1,12 +1,14 @@
 """Soft actor-critic (Haarnoja et al. 2018) for a reward that is a function, not data.
 
 The soft value is V(s) = E_pi[min_i Q_i(s, a) - a log pi(a|s)] with temperature a; the critic regresses on
-r + g V(s') (by default), the actor climbs V. With a prior policy, log pi - log prior takes the place of log pi.
+r + g V(s') (by default), the actor climbs V. With a prior policy, log pi - log prior takes the place of log pi; a
+partner is a function that the critic loss fits together with the critic.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,38 +17,41 @@ import optax
 from jaxtyping import Array, Float, Num, PyTree
 from numpy.typing import ArrayLike
 
+from trustirl.core.descend import trainable
 from trustirl.core.measure import Reward
 from trustirl.core.records import Solver
 from trustirl.core.types import Metrics, Transition
 from trustirl.nets.critics import QEnsemble
 from trustirl.nets.mlp import standardiser
-from trustirl.nets.policies import GaussianActor, TanhGaussian
+from trustirl.nets.policies import GaussianActor
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.targets import (
     CriticLoss,
+    Fit,
     Termination,
-    absorbing_pair,
-    soft_target,
     squared_bellman_error,
     successors,
     terminal_value,
     value_cap,
 )
 
-PriorLogProb = Callable[[Num[Array, "batch obs"], Float[Array, "batch actions"]], Float[Array, " batch"]]
+MakeActor = Callable[[Array], Any]
+"""Makes an actor for a key: a function of standardised observations to distributions such as `TanhGaussian`."""
 
 
 class SacState(eqx.Module):
     """The agent: networks, temperature and optimiser states, arrays only."""
 
-    actor: GaussianActor
-    average: GaussianActor  # of the actors so far, the latest weighing most
+    actor: PyTree
+    average: PyTree  # of the actors so far, the latest weighing most
     critic: QEnsemble
     target_critic: QEnsemble
     log_temperature: Float[Array, ""]
     actor_optimizer: PyTree
     critic_optimizer: PyTree
     temperature_optimizer: PyTree
+    partner: PyTree = None  # optimised with the critic
+    prior: PyTree = None  # an actor that stays as it is
 
 
 def sac(
@@ -58,24 +63,32 @@ def sac(
     updates: int = 1000,
     termination: Termination = "T2",
     run_updates: int | None = None,
-    critic_loss: CriticLoss | None = None,
-    prior_log_prob: PriorLogProb | None = None,
+    critic_loss: CriticLoss = squared_bellman_error,
+    make_actor: MakeActor | None = None,
 ) -> Solver:
     """A solver for actions in [-1, 1]^n that makes `updates` gradient steps per policy step.
 
-    All its functions take raw observations.
+    All its functions take raw observations. `init` takes parts that are given instead of made: `actor`, `critic`,
+    `partner` and `prior`.
     """
     standardise = standardiser(obs_mean, obs_std)
-    loss_of_critic = critic_loss or squared_bellman_error
+    make_actor = make_actor or (lambda key: GaussianActor(obs_dim, action_dim, config.width, config.depth, key))
     most_entropy = action_dim * math.log(2.0)  # of even chances on [-1, 1]^n
     adam, actor_adam = config.adam(run_updates), config.adam(run_updates, config.actor_learning_rate)
 
-    def init(key: Array) -> SacState:
+    def init(
+        key: Array,
+        actor: PyTree = None,
+        critic: QEnsemble | None = None,
+        partner: PyTree = None,
+        prior: PyTree = None,
+    ) -> SacState:
         actor_key, critic_key = jax.random.split(key)
-        actor = GaussianActor(obs_dim, action_dim, config.width, config.depth, actor_key)
-        critic = QEnsemble(
-            obs_dim, action_dim, config.width, config.depth, config.critics, critic_key, config.layer_norm
-        )
+        actor = make_actor(actor_key) if actor is None else actor
+        if critic is None:
+            critic = QEnsemble(
+                obs_dim, action_dim, config.width, config.depth, config.critics, critic_key, config.layer_norm
+            )
         log_temperature = jnp.log(jnp.float32(config.temperature))
         return SacState(
             actor,
@@ -83,44 +96,54 @@ def sac(
             critic,
             jax.tree.map(jnp.copy, critic),  # its own buffers, so that the agent can be donated
             log_temperature,
-            actor_adam.init(actor),
-            adam.init(critic),
+            actor_adam.init(trainable(actor)),
+            adam.init(trainable((critic, partner))),
             adam.init(log_temperature),
+            partner,
+            prior,
         )
 
-    def policy(actor: GaussianActor, obs: Num[Array, "*batch obs"]) -> TanhGaussian:
+    def policy(actor: PyTree, obs: Num[Array, "*batch obs"]) -> Any:
         return actor(standardise(obs))
 
     def propose(
-        actor: GaussianActor, obs: Num[Array, "batch obs"], key: Array
+        actor: PyTree, prior: PyTree, obs: Num[Array, "batch obs"], key: Array
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
         """Actions and their log density, relative to the prior's where there is one."""
         action, log_prob = policy(actor, obs).sample_with_log_prob(key)
-        return action, log_prob if prior_log_prob is None else log_prob - prior_log_prob(obs, action)
+        return action, log_prob if prior is None else log_prob - policy(prior, obs).log_prob(action)
 
     def smallest_q(critic: QEnsemble, obs: Num[Array, "batch obs"], action: Array) -> Float[Array, " batch"]:
         return jnp.min(critic(standardise(obs), action), axis=0)
 
     def soft_value(agent: SacState, critic: QEnsemble, obs: Array, key: Array) -> Float[Array, " batch"]:
-        action, log_prob = propose(agent.actor, obs, key)
+        action, log_prob = propose(agent.actor, agent.prior, obs, key)
         return smallest_q(critic, obs, action) - jnp.exp(agent.log_temperature) * log_prob
 
     def update_critic(
-        agent: SacState, batch: Transition, target: Float[Array, " batch"], key: Array
+        agent: SacState, batch: Transition, reward: Array, next_value: Array, key: Array
     ) -> tuple[SacState, Metrics]:
-        def loss(critic: QEnsemble) -> Float[Array, ""]:
-            return loss_of_critic(
+        fitted, fixed = eqx.partition((agent.critic, agent.partner), eqx.is_inexact_array)
+
+        def loss(fitted: PyTree) -> Float[Array, ""]:
+            critic, partner = eqx.combine(fitted, fixed)
+            fit = Fit(
                 lambda obs, action: critic(standardise(obs), action),
                 lambda obs: soft_value(agent, critic, obs, key),
-                batch,
-                target,
+                partner,
+                reward,
+                next_value,
+                config.discount,
             )
+            return critic_loss(fit, batch)
 
-        value, gradient = jax.value_and_grad(loss)(agent.critic)
+        value, gradient = jax.value_and_grad(loss)(fitted)
         step, optimizer = adam.update(gradient, agent.critic_optimizer)
-        critic = optax.apply_updates(agent.critic, step)
+        critic, partner = eqx.combine(optax.apply_updates(fitted, step), fixed)
         target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
-        agent = replace(agent, critic=critic, target_critic=target_critic, critic_optimizer=optimizer)
+        agent = replace(
+            agent, critic=critic, partner=partner, target_critic=target_critic, critic_optimizer=optimizer
+        )
         return agent, {"critic_loss": value}
 
     def update_actor(agent: SacState, batch: Transition, key: Array) -> tuple[SacState, Metrics]:
@@ -133,14 +156,16 @@ def sac(
             here = ~batch.critic_only
             return jnp.sum(x, where=here) / jnp.maximum(jnp.sum(here), 1)
 
-        def loss(actor: GaussianActor) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
-            action, log_prob = propose(actor, batch.obs, key)
+        moving, fixed = eqx.partition(agent.actor, eqx.is_inexact_array)
+
+        def loss(moving: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
+            action, log_prob = propose(eqx.combine(moving, fixed), agent.prior, batch.obs, key)
             q, entropy = mean(smallest_q(agent.critic, batch.obs, action)), -mean(log_prob)
             return -temperature * entropy - q, (q, entropy)
 
-        (value, (q, entropy)), gradient = jax.value_and_grad(loss, has_aux=True)(agent.actor)
+        (value, (q, entropy)), gradient = jax.value_and_grad(loss, has_aux=True)(moving)
         step, optimizer = actor_adam.update(gradient, agent.actor_optimizer)
-        actor = optax.apply_updates(agent.actor, step)
+        actor = eqx.combine(optax.apply_updates(moving, step), fixed)
         average = optax.incremental_update(actor, agent.average, config.newest(run_updates))
         agent = replace(agent, actor=actor, average=average, actor_optimizer=optimizer)
         metrics = {"actor_loss": value, "q": q, "entropy": entropy, "temperature": temperature}
@@ -160,8 +185,8 @@ def sac(
     def improve(
         agent: SacState, draw: Callable[[Array], Transition], reward: Reward, key: Array
     ) -> tuple[SacState, Metrics]:
-        nothing = absorbing_pair(obs_dim, jnp.zeros((1, action_dim), jnp.float32))
-        end_value = terminal_value(reward, nothing, config.discount, termination)
+        nothing = jnp.zeros((1, action_dim), jnp.float32)
+        end_value = terminal_value(reward, obs_dim, nothing, config.discount, termination)
         cap = value_cap(config, reward, draw, end_value, key)
 
         def update(agent: SacState, key: Array) -> tuple[SacState, Metrics]:
@@ -170,9 +195,9 @@ def sac(
             next_obs, terminated = successors(batch)
             next_value = soft_value(agent, agent.target_critic, next_obs, target_key)
             most_bonus = jnp.exp(agent.log_temperature) * most_entropy / (1 - config.discount)
-            next_value = jnp.minimum(next_value, cap + most_bonus)
-            target = soft_target(reward(batch), terminated, next_value, end_value, config.discount)
-            agent, critic_metrics = update_critic(agent, batch, target, critic_key)
+            next_value = jnp.where(terminated, end_value.of(batch), jnp.minimum(next_value, cap + most_bonus))
+            paid = reward(batch).astype(next_value.dtype)
+            agent, critic_metrics = update_critic(agent, batch, paid, next_value, critic_key)
             agent, actor_metrics = update_actor(agent, batch, actor_key)
             return agent, critic_metrics | actor_metrics
 
@@ -187,4 +212,6 @@ def sac(
         act=lambda actor, obs, key: policy(actor, obs).sample(key),
         mode=lambda actor, obs: policy(actor, obs).mode(),
         log_prob=lambda actor, obs, action: policy(actor, obs).log_prob(action),
+        q=lambda agent, obs, action: smallest_q(agent.critic, obs, action),
+        v=lambda agent, obs, key: soft_value(agent, agent.critic, obs, key),
     )

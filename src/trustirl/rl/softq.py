@@ -1,8 +1,8 @@
 """Soft Q-learning for finitely many actions: SAC whose actor is known in closed form.
 
 V(s) = a log sum_a exp(Q(s,a)/a) and pi = exp((Q - V)/a) with temperature a and Q the smallest critic, as in
-`rl/exact.py`; the critic regresses on r + g V(s') (by default). With a prior policy, pi is proportional to
-prior * exp(Q/a).
+`rl/exact.py`; the critic regresses on r + g V(s') (by default). A partner is a function that the critic loss fits
+together with the critic.
 """
 
 import math
@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Float, Integer, Num, PyTree
 from numpy.typing import ArrayLike
 
+from trustirl.core.descend import trainable
 from trustirl.core.errors import InputError
 from trustirl.core.measure import Reward
 from trustirl.core.records import Solver
@@ -25,16 +26,13 @@ from trustirl.nets.policies import Categorical
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.targets import (
     CriticLoss,
+    Fit,
     Termination,
-    absorbing_pair,
-    soft_target,
     squared_bellman_error,
     successors,
     terminal_value,
     value_cap,
 )
-
-PriorLogProbs = Callable[[Num[Array, "*batch obs"]], Float[Array, "*batch actions"]]
 
 
 class SoftQState(eqx.Module):
@@ -44,6 +42,7 @@ class SoftQState(eqx.Module):
     average: DiscreteQEnsemble  # of the critics so far, the latest weighing most
     target_critic: DiscreteQEnsemble
     critic_optimizer: PyTree
+    partner: PyTree = None  # optimised with the critic
 
 
 def softq(
@@ -55,37 +54,34 @@ def softq(
     updates: int = 1000,
     termination: Termination = "T2",
     run_updates: int | None = None,
-    critic_loss: CriticLoss | None = None,
-    prior_log_prob: PriorLogProbs | None = None,
+    critic_loss: CriticLoss = squared_bellman_error,
 ) -> Solver:
     """A solver for actions 0..n-1 that makes `updates` gradient steps per policy step.
 
-    All its functions take raw observations; the prior rates all actions at once.
+    All its functions take raw observations. `init` takes parts that are given instead of made: `critic` and
+    `partner`.
     """
     if config.learn_temperature:
         raise InputError("learn_temperature is a setting of SAC; with discrete actions the temperature stays.")
     standardise = standardiser(obs_mean, obs_std)
-    loss_of_critic = critic_loss or squared_bellman_error
     temperature = config.temperature
     adam = config.adam(run_updates)
 
-    def init(key: Array) -> SoftQState:
-        critic = DiscreteQEnsemble(
-            obs_dim, actions, config.width, config.depth, config.critics, key, config.layer_norm
-        )
+    def init(key: Array, critic: DiscreteQEnsemble | None = None, partner: PyTree = None) -> SoftQState:
+        if critic is None:
+            critic = DiscreteQEnsemble(
+                obs_dim, actions, config.width, config.depth, config.critics, key, config.layer_norm
+            )
         average, target_critic = (jax.tree.map(jnp.copy, critic) for _ in range(2))  # own buffers, to be donated
-        return SoftQState(critic, average, target_critic, adam.init(critic))
+        return SoftQState(critic, average, target_critic, adam.init(trainable((critic, partner))), partner)
 
     def q_of(
         critic: DiscreteQEnsemble, obs: Num[Array, "batch obs"], action: Integer[Array, " batch"]
     ) -> Float[Array, "members batch"]:
         return jnp.take_along_axis(critic(standardise(obs)), action[None, :, None], axis=-1)[..., 0]
 
-    def log_prior(obs: Num[Array, "*batch obs"]) -> Float[Array, "*#batch #actions"]:
-        return jnp.zeros((1,), jnp.float32) if prior_log_prob is None else prior_log_prob(obs)
-
     def logits(critic: DiscreteQEnsemble, obs: Num[Array, "*batch obs"]) -> Float[Array, "*batch actions"]:
-        return jnp.min(critic(standardise(obs)), axis=0) / temperature + log_prior(obs)
+        return jnp.min(critic(standardise(obs)), axis=0) / temperature
 
     def soft_value(critic: DiscreteQEnsemble, obs: Num[Array, "batch obs"]) -> Float[Array, " batch"]:
         return temperature * jax.nn.logsumexp(logits(critic, obs), axis=-1)
@@ -94,33 +90,41 @@ def softq(
         return Categorical(logits(critic, obs))
 
     def describe(agent: SoftQState, obs: Num[Array, "batch obs"]) -> Metrics:
-        """Mean action value and entropy (less the prior's cross entropy) of the policy."""
+        """Mean action value and entropy of the policy."""
         log_probs = policy(agent.critic, obs).log_probs()
-        surplus = log_probs - log_prior(obs)
-        entropy = -jnp.sum(jnp.exp(log_probs) * surplus, axis=-1)
+        entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
         q = soft_value(agent.critic, obs) - temperature * entropy
         return {"q": jnp.mean(q), "entropy": jnp.mean(entropy), "temperature": jnp.float32(temperature)}
 
     def update_critic(
-        agent: SoftQState, batch: Transition, target: Float[Array, " batch"]
+        agent: SoftQState, batch: Transition, reward: Array, next_value: Array
     ) -> tuple[SoftQState, Float[Array, ""]]:
-        def loss(critic: DiscreteQEnsemble) -> Float[Array, ""]:
-            return loss_of_critic(
-                lambda obs, action: q_of(critic, obs, action), lambda obs: soft_value(critic, obs), batch, target
-            )
+        fitted, fixed = eqx.partition((agent.critic, agent.partner), eqx.is_inexact_array)
 
-        value, gradient = jax.value_and_grad(loss)(agent.critic)
+        def loss(fitted: PyTree) -> Float[Array, ""]:
+            critic, partner = eqx.combine(fitted, fixed)
+            fit = Fit(
+                lambda obs, action: q_of(critic, obs, action),
+                lambda obs: soft_value(critic, obs),
+                partner,
+                reward,
+                next_value,
+                config.discount,
+            )
+            return critic_loss(fit, batch)
+
+        value, gradient = jax.value_and_grad(loss)(fitted)
         step, optimizer = adam.update(gradient, agent.critic_optimizer)
-        critic = optax.apply_updates(agent.critic, step)
+        critic, partner = eqx.combine(optax.apply_updates(fitted, step), fixed)
         target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
         average = optax.incremental_update(critic, agent.average, config.newest(run_updates))
-        return SoftQState(critic, average, target_critic, optimizer), value
+        return SoftQState(critic, average, target_critic, optimizer, partner), value
 
     def improve(
         agent: SoftQState, draw: Callable[[Array], Transition], reward: Reward, key: Array
     ) -> tuple[SoftQState, Metrics]:
-        nothing = absorbing_pair(obs_dim, jnp.zeros(1, jnp.int32))
-        end_value = terminal_value(reward, nothing, config.discount, termination)
+        nothing = jnp.zeros(1, jnp.int32)
+        end_value = terminal_value(reward, obs_dim, nothing, config.discount, termination)
         cap = value_cap(config, reward, draw, end_value, key)
         most_bonus = temperature * math.log(actions) / (1 - config.discount)
 
@@ -128,9 +132,9 @@ def softq(
             batch = draw(key)
             next_obs, terminated = successors(batch)
             next_value = jnp.minimum(soft_value(agent.target_critic, next_obs), cap + most_bonus)
-            target = soft_target(reward(batch), terminated, next_value, end_value, config.discount)
+            next_value = jnp.where(terminated, end_value.of(batch), next_value)
             metrics = describe(agent, batch.obs)
-            agent, value = update_critic(agent, batch, target)
+            agent, value = update_critic(agent, batch, reward(batch).astype(next_value.dtype), next_value)
             return agent, metrics | {"critic_loss": value}
 
         agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, updates))
@@ -144,4 +148,6 @@ def softq(
         act=lambda critic, obs, key: policy(critic, obs).sample(key),
         mode=lambda critic, obs: policy(critic, obs).mode(),
         log_prob=lambda critic, obs, action: policy(critic, obs).log_prob(action),
+        q=lambda agent, obs, action: jnp.min(q_of(agent.critic, obs, action), axis=0),
+        v=lambda agent, obs, _key: soft_value(agent.critic, obs),
     )

@@ -9,7 +9,7 @@ T3 is a wrapper of the environment that never ends; for a solver it is T0.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,40 +26,69 @@ Termination = Literal["T0", "T2"]
 ActionValue = Callable[[Num[Array, "..."], Num[Array, "..."]], Float[Array, "members batch"]]
 StateValue = Callable[[Num[Array, "..."]], Float[Array, " batch"]]
 
-CriticLoss = Callable[[ActionValue, StateValue, Transition, Float[Array, " batch"]], Float[Array, ""]]
-"""`critic_loss(q, v, batch, target)`, a scalar that is differentiated in the critic alone.
 
-`q(obs, action)` gives each member's values; `v(obs)` the soft value of the current policy under the smallest
-member (for SAC at one sampled action); `target` is r + g V(s') by the target critic, a constant. A method without
-an explicit reward passes a reward of zero, and then `target` is g V(s') alone.
-"""
+class Fit(NamedTuple):
+    """What a critic loss can ask about one minibatch; only `q`, `v` and `partner` depend on what is fitted."""
+
+    q: ActionValue  # each member's values
+    v: StateValue  # the soft value of the current policy under the smallest member; for SAC at one sampled action
+    partner: Reward | None  # a function that is fitted together with the critic, where the agent has one
+    reward: Float[Array, " batch"]  # zero where a method has no explicit reward
+    next_value: Float[Array, " batch"]  # of what follows, by the target critic; after an end, the end's value
+    discount: float
+
+    @property
+    def target(self) -> Float[Array, " batch"]:
+        """r + g V(s')."""
+        return self.reward + self.discount * self.next_value
 
 
-def squared_bellman_error(
-    q: ActionValue, _v: StateValue, batch: Transition, target: Float[Array, " batch"]
-) -> Float[Array, ""]:
+CriticLoss = Callable[[Fit, Transition], Float[Array, ""]]
+"""A scalar that is differentiated in the critic and its partner alone."""
+
+
+def squared_bellman_error(fit: Fit, batch: Transition) -> Float[Array, ""]:
     """The usual critic loss; every drawn row counts alike, whatever its weight."""
-    return jnp.mean((q(batch.obs, batch.action) - target) ** 2)
+    return jnp.mean((fit.q(batch.obs, batch.action) - fit.target) ** 2)
 
 
-def absorbing_pair(obs_dim: int, action: Num[Array, "1 ..."]) -> Transition:
-    """The pair that stands for every step after an end: a batch of one."""
+def absorbing_pair(obs_dim: int, action: Num[Array, "1 ..."], expert: bool = False) -> Transition:
+    """The pair that stands for every step after an end, of the learner or of the expert: a batch of one."""
     nowhere, no = jnp.zeros((1, obs_dim), jnp.float32), jnp.zeros(1, bool)
-    return Transition(nowhere, action, jnp.ones(1, jnp.float32), nowhere, no, ~no)
+    return Transition(nowhere, action, jnp.ones(1, jnp.float32), nowhere, no, ~no, expert=no | expert)
 
 
-def terminal_value(reward: Reward, pair: Transition, discount: float, termination: Termination) -> Float[Array, ""]:
-    """The value of the state after an end."""
+class EndValue(NamedTuple):
+    """The value of the state after an end; rewards that tell expert and learner apart pay each their own there."""
+
+    learner: Float[Array, ""]
+    expert: Float[Array, ""]
+
+    def of(self, batch: Transition) -> Float[Array, "*#batch"]:
+        """For each row."""
+        return self.learner if batch.expert is None else jnp.where(batch.expert, self.expert, self.learner)
+
+    @property
+    def best(self) -> Float[Array, ""]:
+        """The greater of both."""
+        return jnp.maximum(self.learner, self.expert)
+
+
+def terminal_value(
+    reward: Reward, obs_dim: int, action: Num[Array, "1 ..."], discount: float, termination: Termination
+) -> EndValue:
+    """What an end is worth."""
     if termination == "T0":
-        return jnp.zeros((), jnp.float32)
-    return reward(pair)[0].astype(jnp.float32) / (1 - discount)
+        return EndValue(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
+    pairs = (absorbing_pair(obs_dim, action, expert) for expert in (False, True))
+    return EndValue(*(reward(pair)[0].astype(jnp.float32) / (1 - discount) for pair in pairs))
 
 
 def value_cap(
     config: SolverConfig,
     reward: Reward,
     draw: Callable[[Array], Transition],
-    end_value: Float[Array, ""],
+    end_value: EndValue,
     key: Array,
 ) -> Float[Array, ""] | float:
     """The value of earning for ever the best reward among drawn steps, or of an end where that is more.
@@ -71,18 +100,7 @@ def value_cap(
         return jnp.inf
     keys = jax.random.split(jax.random.fold_in(key, 0), CAP_DRAWS)
     best = jnp.max(jax.vmap(lambda k: reward(draw(k)))(keys))
-    return jnp.maximum(best.astype(jnp.float32) / (1 - config.discount), end_value)
-
-
-def soft_target(
-    reward: Float[Array, " batch"],
-    terminated: Bool[Array, " batch"],
-    next_value: Float[Array, " batch"],
-    end_value: Float[Array, ""],
-    discount: float,
-) -> Float[Array, " batch"]:
-    """r + g V(s'), with the value of the end where there was one."""
-    return reward.astype(next_value.dtype) + discount * jnp.where(terminated, end_value, next_value)
+    return jnp.maximum(best.astype(jnp.float32) / (1 - config.discount), end_value.best)
 
 
 def successors(batch: Transition) -> tuple[Num[Array, "batch ..."], Bool[Array, " batch"]]:
