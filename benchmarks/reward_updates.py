@@ -20,7 +20,7 @@ from jaxtyping import Array
 from trustirl.algorithms.piro import piro
 from trustirl.core.measure import concat, minibatches, sample
 from trustirl.core.types import IrlState, RewardData, Transition
-from trustirl.demos.packaged import find_demos
+from trustirl.demos.schema import find_demos
 from trustirl.irl.practice import weighted
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import network_reward_factory

@@ -25,7 +25,7 @@ from hypothesis.extra import numpy as npst
 from tests.demos.samples import assert_sound, make
 from tests.fuzzing import attempt, damage, limited, peak_mib
 from trustirl.core.errors import DemoError
-from trustirl.demos.layout import FIELDS
+from trustirl.demos.formats.layout import FIELDS
 from trustirl.demos.schema import Demos
 
 outcomes: Counter[str] = Counter()

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as npst
 
 from tests.demos.samples import assert_same, assert_sound, make
 from trustirl import DemoError
-from trustirl.demos.outside import reading
+from trustirl.demos.formats.outside import reading
 from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
 from trustirl.tasks.registry import make_task

@@ -9,7 +9,8 @@ import pytest
 
 from trustirl.core.errors import DemoError
 from trustirl.demos import Demos, packaged, restore_state
-from trustirl.demos.packaged import Named, find_demos, named_demos, packaged_names, packaged_path
+from trustirl.demos.packaged import Named, named_demos, packaged_names, packaged_path
+from trustirl.demos.schema import find_demos
 from trustirl.training.train import train
 
 

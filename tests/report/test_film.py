@@ -12,7 +12,7 @@ import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from synthetic_run import write_bench, write_control_run
 
-from trustirl.demos.record import record_demos, restore_state
+from trustirl.demos.record import restore_state
 from trustirl.demos.schema import Demos
 from trustirl.report import write_comparison
 from trustirl.runs.film import FRAMES, _episodes, add_film, follow, png, strip
@@ -26,7 +26,7 @@ def grey(self: CartPoleEnv) -> np.ndarray:
 def test_a_strip_is_evenly_spaced_over_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CartPoleEnv, "render", grey)
     env = gym.make("CartPole-v1", render_mode="rgb_array")
-    states = record_demos(lambda _: 1, env, 1, 0).states
+    states = Demos.record(lambda _: 1, env, 1, 0).states
     assert states is not None
     image = strip(env, states)
     assert image.shape == (12, FRAMES * 18, 3)

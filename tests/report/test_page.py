@@ -272,5 +272,5 @@ def test_report_imports_nothing_it_should_not() -> None:
         ours = {name for name in imports if name.startswith("trustirl") and not name.startswith("trustirl.report")}
         allowed = {"trustirl.core.errors", "trustirl.core.files", "trustirl.evaluation.stats"}  # none needs JAX
         if file.name in ("demos.py", "demo_figures.py"):  # only the page of demonstrations reads them
-            allowed |= {"trustirl.demos.inspect", "trustirl.demos.schema", "trustirl.demos.seen"}
+            allowed |= {"trustirl.demos.inspect", "trustirl.demos.schema", "trustirl.demos.inspect.seen"}
         assert ours <= allowed

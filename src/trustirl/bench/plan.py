@@ -15,7 +15,7 @@ from msgspec import Meta
 from trustirl.bench.suites import Question, Suite
 from trustirl.core.errors import InputError, unknown_setting
 from trustirl.core.files import fitting, read_json
-from trustirl.demos.minari import is_minari, local_root
+from trustirl.demos.formats.minari import is_minari, local_root
 from trustirl.training.asking import train_question
 from trustirl.training.train import is_exact, question, replay_bytes_per_seed, setting_groups
 from trustirl.worlds.job import Experiment

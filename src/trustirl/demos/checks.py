@@ -12,6 +12,8 @@ from trustirl.core.words import count
 
 PIECE = 2**20  # entries that are looked at together
 LARGEST = 1e15  # float32 holds the squares of numbers up to this, and sums of many of them
+Fields = dict[str, Any]
+"""Arrays by the names of `checked_fields`' arguments: what every format is read into and written from."""
 
 
 def checked_fields(
@@ -26,7 +28,7 @@ def checked_fields(
     states: np.ndarray | None = None,
     times: np.ndarray | None = None,
     provenance: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> Fields:
     """The fields of `Demos`, checked and made read-only. The arrays are taken over, not copied."""
     obs, act = _numbers("observations", observations), _numbers("actions", actions)
     steps = len(obs)
@@ -38,7 +40,7 @@ def checked_fields(
     ends = _ends(episode_ends, steps)
     for name, array in (("observations", obs), ("actions", act)):
         _require_finite(name, array, ends)
-    fields: dict[str, Any] = {"observations": obs, "actions": act, "episode_ends": ends}
+    fields: Fields = {"observations": obs, "actions": act, "episode_ends": ends}
     fields["terminated"] = np.zeros(len(ends), bool) if terminated is None else flags("terminated", terminated, ends)
     if rewards is not None:
         rewards = _numbers("rewards", rewards)

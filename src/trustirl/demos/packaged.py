@@ -7,8 +7,7 @@ from pathlib import Path
 
 from trustirl.core.errors import DemoError, unknown_name
 from trustirl.core.files import read_json
-from trustirl.demos.minari import local_root
-from trustirl.demos.schema import Demos
+from trustirl.demos.formats.minari import local_root
 
 FOLDER = Path(__file__).parent / "packaged"  # TASK.npz, and TASK.json that says where it comes from
 PACKAGED = "packaged"
@@ -42,18 +41,6 @@ def packaged_path(task: str) -> Path:
     raise DemoError(
         f"no demonstrations of {task} come with this version ({near.rstrip('.')}); give a file or minari:ID."
     )
-
-
-def find_demos(source: str, task: str | None = None) -> Demos:
-    """Read what a user names: `packaged` (of the task at hand), `packaged:TASK`, or what `Demos.load` understands."""
-    kind, _, name = source.partition(":")
-    if kind != PACKAGED:
-        return Demos.load(source)
-    if not name and task is None:
-        raise DemoError(
-            "packaged demonstrations are those of a task: say packaged:TASK, as `trustirl demos list` does."
-        )
-    return Demos.packaged(name or str(task))
 
 
 def named_demos() -> list[Named]:

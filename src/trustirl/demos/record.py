@@ -10,10 +10,10 @@ from jaxtyping import Float
 from trustirl.core.errors import DemoError
 from trustirl.core.observations import flatten
 from trustirl.core.versions import simulator_versions
-from trustirl.demos.schema import Demos, checked
+from trustirl.demos.checks import Fields
 
 
-def record_demos(policy: Any, env: gym.Env, episodes: int, seed: int) -> Demos:
+def recorded(policy: Any, env: gym.Env, episodes: int, seed: int) -> Fields:
     """See `Demos.record`."""
     if episodes < 1:
         raise DemoError(f"recording needs at least one episode, got {episodes}.")
@@ -36,14 +36,9 @@ def record_demos(policy: Any, env: gym.Env, episodes: int, seed: int) -> Demos:
         final.append(_row(observation))
         ends.append(len(rows["rewards"]))
         terminated.append(bool(ended))
-    arrays = {name: np.array(content) for name, content in rows.items() if content}
-    return checked(
-        **arrays,
-        episode_ends=np.array(ends),
-        terminated=np.array(terminated),
-        final_observations=np.array(final),
-        provenance=_provenance(env, seed),
-    )
+    per_episode = {"episode_ends": ends, "terminated": terminated, "final_observations": final}
+    arrays = {name: np.array(content) for name, content in (rows | per_episode).items() if content}
+    return arrays | {"provenance": _provenance(env, seed)}
 
 
 def restore_state(env: gym.Env, state: Float[np.ndarray, " size"]) -> None:

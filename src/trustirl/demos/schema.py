@@ -14,7 +14,14 @@ from jaxtyping import Bool, Float, Int, Num
 from trustirl.core.errors import DemoError, unknown_name
 from trustirl.core.weights import rest_weight, step_weight
 from trustirl.core.words import count
-from trustirl.demos.checks import checked_fields, pieces
+from trustirl.demos.checks import Fields, checked_fields, pieces
+from trustirl.demos.formats.arrays import from_arrays
+from trustirl.demos.formats.hdf5 import read_hdf5
+from trustirl.demos.formats.minari import is_minari, read_minari, write_minari
+from trustirl.demos.formats.npz import read_npz, write_npz
+from trustirl.demos.formats.tables import read_table
+from trustirl.demos.packaged import PACKAGED, packaged_path
+from trustirl.demos.record import recorded
 
 DemoChoice = Literal["first", "longest", "best"]
 Episodes = int | np.integer | slice | Sequence[int] | np.ndarray
@@ -65,9 +72,7 @@ class Demos:
         each episode whether a terminal state ended it (default: none did). `rewards` are kept for information: from
         them comes the expert's return, and training never reads them.
         """
-        from trustirl.demos.arrays import from_arrays
-
-        return from_arrays(
+        fields = from_arrays(
             observations,
             actions,
             episode_ends=episode_ends,
@@ -79,20 +84,17 @@ class Demos:
             states=states,
             provenance=provenance,
         )
+        return _checked(fields)
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> "Demos":
         """Read a NumPy archive: one of ours, or a flat layout such as D4RL's (docs/demos.md)."""
-        from trustirl.demos.npz import read_npz
-
-        return read_npz(path)
+        return _checked(read_npz(path))
 
     @classmethod
     def from_hdf5(cls, path: str | os.PathLike[str]) -> "Demos":
         """Read an HDF5 file in D4RL's layout: observations, actions, terminals, timeouts and perhaps more."""
-        from trustirl.demos.hdf5 import read_hdf5
-
-        return read_hdf5(path)
+        return _checked(read_hdf5(path))
 
     @classmethod
     def from_minari(cls, dataset: str | os.PathLike[str], env_id: str | None = None) -> "Demos":
@@ -101,9 +103,7 @@ class Demos:
         Group spaces are flattened in sorted key order. With `env_id`, a dataset of another environment is refused.
         The environment is never made: what a dataset says of it is data.
         """
-        from trustirl.demos.minari import read_minari
-
-        return read_minari(dataset, env_id)
+        return _checked(read_minari(dataset, env_id))
 
     @classmethod
     def from_table(
@@ -127,8 +127,6 @@ class Demos:
         Rows are ordered by episode and time; where time leaps (by more than `gap`, by default 1.5 times its smallest
         advance) a new episode begins. Without episodes, ends are where `terminated` or `truncated` say so.
         """
-        from trustirl.demos.tables import read_table
-
         columns = {
             "observations": observations,
             "actions": actions,
@@ -138,7 +136,7 @@ class Demos:
             "truncated": truncated,
             "rewards": rewards,
         }
-        return read_table(path, kind, columns, gap)
+        return _checked(read_table(path, kind, columns, gap))
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str], **columns: Any) -> "Demos":
@@ -153,15 +151,11 @@ class Demos:
     @classmethod
     def packaged(cls, task: str) -> "Demos":
         """Demonstrations that come with the package; `trustirl demos list` names the tasks."""
-        from trustirl.demos.packaged import packaged_path
-
         return cls.from_npz(packaged_path(task))
 
     @classmethod
     def load(cls, source: str | os.PathLike[str]) -> "Demos":
         """Read whatever a user names: .npz, .hdf5, .h5, .csv, .tsv, .parquet, a Minari folder, or minari:ID."""
-        from trustirl.demos.minari import is_minari
-
         if isinstance(source, str) and source.startswith("minari:"):
             return cls.from_minari(source.removeprefix("minari:"))
         path, suffix = Path(source), Path(source).suffix.lower()
@@ -183,18 +177,14 @@ class Demos:
         `policy` is a function from observations to actions, or has Stable-Baselines3's `predict`. Final observations,
         rewards and, of MuJoCo environments, simulator states are kept (`restore_state` goes back to one).
         """
-        from trustirl.demos.record import record_demos
-
-        return record_demos(policy, env, episodes, seed)
+        return _checked(recorded(policy, env, episodes, seed))
 
     def save(self, path: str | os.PathLike[str], compressed: bool = True) -> None:
         """Write everything to an .npz archive, from which `from_npz` reads it back bit for bit."""
-        from trustirl.demos.npz import write_npz
-
         if Path(path).suffix != ".npz":
             raise DemoError(f"demos are saved as .npz, not as {Path(path).name}; save_minari writes Minari's format.")
         try:
-            write_npz(self, Path(path), compressed)
+            write_npz(vars(self), Path(path), compressed)
         except OSError as error:
             raise DemoError(f"cannot write the demos to {path}: {error.strerror}; choose another place.") from None
 
@@ -204,9 +194,7 @@ class Demos:
         With `env`, the dataset names that environment and has its spaces. `description` are Minari's author,
         author_email, algorithm_name, code_permalink, description and requirements.
         """
-        from trustirl.demos.minari import write_minari
-
-        write_minari(self, dataset_id, env, description)
+        write_minari(vars(self), dataset_id, env, description)
 
     def with_discrete_actions(self) -> "Demos":
         """The same with whole-number actions as integers, one per step; loaders never guess that floats mean them."""
@@ -310,7 +298,7 @@ class Demos:
                 joined[name] = np.concatenate(arrays)
         origins = [dict(part.provenance) for part in parts]
         same = all(origin == origins[0] for origin in origins)
-        return checked(**joined, provenance=origins[0] if same else {"parts": origins})
+        return _checked(joined | {"provenance": origins[0] if same else {"parts": origins}})
 
     def lengths(self) -> Int[np.ndarray, " episodes"]:
         """Steps of each episode."""
@@ -385,6 +373,18 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def checked(**arrays: Any) -> Demos:
-    """Demonstrations of arrays that nobody else writes to: checked and taken over, not copied (`checked_fields`)."""
-    return Demos(**checked_fields(**arrays))
+def _checked(fields: Fields) -> Demos:
+    """Demonstrations of arrays that nobody else writes to: checked and taken over, not copied."""
+    return Demos(**checked_fields(**fields))
+
+
+def find_demos(source: str, task: str | None = None) -> Demos:
+    """Read what a user names: `packaged` (of the task at hand), `packaged:TASK`, or what `Demos.load` understands."""
+    kind, _, name = source.partition(":")
+    if kind != PACKAGED:
+        return Demos.load(source)
+    if not name and task is None:
+        raise DemoError(
+            "packaged demonstrations are those of a task: say packaged:TASK, as `trustirl demos list` does."
+        )
+    return Demos.packaged(name or str(task))

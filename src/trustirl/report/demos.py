@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trustirl.demos.inspect import Inspection, facts
-from trustirl.demos.seen import look
+from trustirl.demos.inspect.seen import look
 from trustirl.report import demo_figures
 from trustirl.report.html import Card, Section, document, figure, table, write_drawn
 from trustirl.report.words import count, number

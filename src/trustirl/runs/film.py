@@ -13,8 +13,8 @@ from jaxtyping import Float, UInt8
 from matplotlib.image import imsave
 
 from trustirl.core.files import write_bytes
-from trustirl.demos.packaged import find_demos
-from trustirl.demos.record import record_demos, restore_state
+from trustirl.demos.record import restore_state
+from trustirl.demos.schema import Demos, find_demos
 from trustirl.runs.run import load
 from trustirl.tasks.gym import make_control_task, task_of_file
 
@@ -48,7 +48,7 @@ def add_film(folder: Path) -> str | None:
 
 def _episodes(run: Any, env: gym.Env) -> Iterator[tuple[str, Float[np.ndarray, "steps size"]]]:
     """Simulator states of an episode of the learner and, where the demonstrations hold them, of the expert."""
-    learner = record_demos(run.policy, env, 1, SEED).states
+    learner = Demos.record(run.policy, env, 1, SEED).states
     if learner is None:
         raise ValueError(f"{run.config['task']} shows no simulator state to draw from.")
     yield "learner", learner

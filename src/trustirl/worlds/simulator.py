@@ -19,10 +19,9 @@ from trustirl.core.types import Transition
 from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces, place
 from trustirl.demos.inspect import inspect
+from trustirl.demos.inspect.seen import lifetimes
 from trustirl.demos.origin import env_arguments
-from trustirl.demos.packaged import find_demos
-from trustirl.demos.schema import Demos
-from trustirl.demos.seen import lifetimes
+from trustirl.demos.schema import Demos, find_demos
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
 from trustirl.nets.mlp import scales

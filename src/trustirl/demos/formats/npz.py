@@ -12,16 +12,14 @@ import re
 import zipfile
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from trustirl.core.errors import DemoError
 from trustirl.core.files import write_file
-from trustirl.demos.checks import pieces
-from trustirl.demos.layout import FIELDS, FORMAT, from_fields
-from trustirl.demos.outside import existing_file, reading, require_plausible
-from trustirl.demos.schema import Demos
+from trustirl.demos.checks import Fields, pieces
+from trustirl.demos.formats.layout import FIELDS, FORMAT, understood
+from trustirl.demos.formats.outside import existing_file, reading, require_plausible
 
 KIND = "an .npz archive of plain arrays"
 LONGEST_HEADER = 10_000  # NumPy's own limit
@@ -29,10 +27,10 @@ BLOCK = 2**20
 PLAIN = re.compile(r"[<>=|]?(?:[biuf][1248]|\?|U[1-9]\d{0,6})")  # NumPy gives texts without letters one each
 
 
-def read_npz(path: str | os.PathLike[str]) -> Demos:
+def read_npz(path: str | os.PathLike[str]) -> Fields:
     """See `Demos.from_npz`."""
     arrays, present = read_arrays(path, FIELDS)
-    return from_fields(arrays, path, present)
+    return understood(arrays, path, present)
 
 
 def read_arrays(
@@ -47,36 +45,30 @@ def read_arrays(
         return {name: _read(archive, name, entry) for name, entry in chosen.items()}, list(members)
 
 
-def write_npz(demos: Demos, path: Path, compressed: bool) -> None:
+def write_npz(fields: Fields, path: Path, compressed: bool) -> None:
     """See `Demos.save`."""
-    arrays: dict[str, Any] = {
-        name: getattr(demos, name)
-        for name in ("observations", "actions", "episode_ends", "terminated", "rewards", "states", "times")
-        if getattr(demos, name) is not None
-    }
-    if demos.next_observations is not None:
-        if final := final_observations(demos):
-            arrays["final_observations"] = final[0]
-        else:
-            arrays["next_observations"] = demos.next_observations
-    arrays |= {"provenance": np.array(json.dumps(dict(demos.provenance))), "trustirl_demos": np.array(FORMAT)}
+    arrays = {name: content for name, content in fields.items() if content is not None}
+    if (final := final_observations(fields)) is not None:
+        del arrays["next_observations"]
+        arrays["final_observations"] = final
+    arrays |= {"provenance": np.array(json.dumps(dict(fields["provenance"]))), "trustirl_demos": np.array(FORMAT)}
     save = np.savez_compressed if compressed else np.savez
     write_file(path, lambda file: save(file, **arrays))
 
 
-def final_observations(demos: Demos) -> tuple[np.ndarray] | None:
+def final_observations(fields: Fields) -> np.ndarray | None:
     """Those of each episode, if they and the observations say all that the next observations do, bit for bit."""
-    obs, following = demos.observations, demos.next_observations
-    if following is None or demos.times is not None or obs.dtype != following.dtype:
+    obs, following, at_ends = fields["observations"], fields["next_observations"], fields["episode_ends"] - 1
+    if following is None or fields["times"] is not None or obs.dtype != following.dtype:
         return None
     last = np.zeros(len(obs), bool)
-    last[demos.episode_ends - 1] = True
+    last[at_ends] = True
     for first, rows in pieces(following[:-1]):
         here = slice(first, first + len(rows))
         alike = _bits(rows) == _bits(obs[1:][here])
         if not (alike.reshape(len(rows), -1).all(axis=1) | last[here]).all():
             return None
-    return (following[demos.episode_ends - 1],)
+    return following[at_ends]
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from trustirl.core.errors import DemoError
-from trustirl.demos.layout import ENDS, FIELDS, from_fields
-from trustirl.demos.outside import existing_file, missing_package, reading, require_plausible
-from trustirl.demos.schema import Demos
+from trustirl.demos.checks import Fields
+from trustirl.demos.formats.layout import ENDS, FIELDS, understood
+from trustirl.demos.formats.outside import existing_file, missing_package, reading, require_plausible
 
 KIND = "an HDF5 file"
 # Deflate, shuffle, Fletcher's checksum, szip, n-bit, scale-offset and LZF come with h5py; others load a plug-in.
 FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 
 
-def read_hdf5(path: str | os.PathLike[str]) -> Demos:
+def read_hdf5(path: str | os.PathLike[str]) -> Fields:
     """See `Demos.from_hdf5`."""
     file = existing_file(path, KIND)
     with opened(file) as root:
@@ -30,10 +30,10 @@ def read_hdf5(path: str | os.PathLike[str]) -> Demos:
         if "episode_0" in present:
             raise DemoError(f"{path} is part of a Minari dataset; give the dataset's folder, or minari:ID.")
         found = [dataset(root, name) for name in FIELDS if name in present]
-        fields = dict(zip((name for name in FIELDS if name in present), contents(file, found), strict=True))
-    if {"observations", "actions"} <= fields.keys() and not any(name in fields for name in ENDS):
+        arrays = dict(zip((name for name in FIELDS if name in present), contents(file, found), strict=True))
+    if {"observations", "actions"} <= arrays.keys() and not any(name in arrays for name in ENDS):
         raise DemoError(f"the demo file {path} lacks terminals and timeouts, which say where episodes end; add them.")
-    return from_fields(fields, path, present)
+    return understood(arrays, path, present)
 
 
 @contextmanager

@@ -7,8 +7,7 @@ import numpy as np
 
 from trustirl.core.errors import DemoError
 from trustirl.core.words import count
-from trustirl.demos.checks import whole_numbers
-from trustirl.demos.schema import Demos, checked
+from trustirl.demos.checks import Fields, whole_numbers
 
 
 def from_arrays(
@@ -23,7 +22,7 @@ def from_arrays(
     final_observations: Any = None,
     states: Any = None,
     provenance: Mapping[str, Any] | None = None,
-) -> Demos:
+) -> Fields:
     """See `Demos.from_numpy`."""
     per_step = {"observations": observations, "actions": actions}
     known = {"rewards": rewards, "next_observations": next_observations, "states": states}
@@ -43,7 +42,7 @@ def from_arrays(
         final = as_array("final_observations", final_observations)
     if terminated is not None:
         arrays["terminated"] = as_array("terminated", terminated)
-    return checked(**arrays, final_observations=final, provenance=provenance)
+    return arrays | {"final_observations": final, "provenance": provenance}
 
 
 def as_array(name: str, content: Any) -> np.ndarray:

@@ -13,12 +13,11 @@ import numpy as np
 
 from trustirl.core.errors import DemoError, unknown_name
 from trustirl.core.words import count
-from trustirl.demos.checks import flags
-from trustirl.demos.layout import terminated_episodes
-from trustirl.demos.npz import read_arrays
-from trustirl.demos.outside import existing_file, missing_package, reading, require_plausible
-from trustirl.demos.parquet import require_modest
-from trustirl.demos.schema import Demos, checked
+from trustirl.demos.checks import Fields, flags
+from trustirl.demos.formats.layout import terminated_episodes
+from trustirl.demos.formats.npz import read_arrays
+from trustirl.demos.formats.outside import existing_file, missing_package, reading, require_plausible
+from trustirl.demos.formats.parquet import require_modest
 
 Kind = Literal["csv", "tsv", "parquet", "npz"]
 Columns = str | Sequence[str]
@@ -46,7 +45,7 @@ class Table(NamedTuple):
 
 def read_table(
     path: str | os.PathLike[str], kind: Kind | None, columns: Mapping[str, Columns | None], gap: float | None
-) -> Demos:
+) -> Fields:
     """See `Demos.from_table`; `columns` name those of each role in `USUAL`, None the usual one if it is there."""
     suffix = kind or Path(path).suffix.lower().removeprefix(".")
     openers = {"csv": _csv, "tsv": _csv, "parquet": _parquet, "npz": _npz}
@@ -60,13 +59,13 @@ def read_table(
         raise DemoError(f"the columns of {path} must be of one length and not empty, got {sorted(rows)} rows.")
     parts = {role: [contents[name] for name in names] for role, names in chosen.items()}
     order, ends = _episodes(parts, rows.pop(), gap)
-    arrays = {role: _stacked(chosen[role], parts[role], order) for role in ("observations", "actions")}
+    arrays: Fields = {role: _stacked(chosen[role], parts[role], order) for role in ("observations", "actions")}
     if parts["rewards"]:
         arrays["rewards"] = _numeric("rewards", parts["rewards"][0])[order]
     if parts["terminated"]:
         over = flags("terminated", parts["terminated"][0], order)[order]
         arrays["terminated"] = terminated_episodes("terminated", over, ends)
-    return checked(**arrays, episode_ends=ends, provenance={"source": Path(path).name})
+    return arrays | {"episode_ends": ends, "provenance": {"source": Path(path).name}}
 
 
 def _names(table: Table, role: str, given: Columns | None) -> list[str]:

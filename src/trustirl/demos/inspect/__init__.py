@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from trustirl.demos.schema import Demos
-from trustirl.demos.seen import (
+from trustirl.demos.inspect.seen import (
     Columns,
     Inspection,
     TaskSpaces,
@@ -16,7 +15,8 @@ from trustirl.demos.seen import (
     facts,
     look,
 )
-from trustirl.demos.suspected import suspect
+from trustirl.demos.inspect.suspected import suspect
+from trustirl.demos.schema import Demos
 
 __all__ = ["Columns", "Inspection", "action_bounds", "amount", "columns", "described", "facts", "inspect"]
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from trustirl.core.errors import DemoError
 from trustirl.core.observations import flatten
-from trustirl.demos.checks import flags, place
-from trustirl.demos.schema import Demos, checked
+from trustirl.demos.checks import Fields, flags, place
 
 TEXTS = ("env_id", "env_kwargs", "versions", "provenance")
 GOALS = ("achieved_goal", "desired_goal")
@@ -28,47 +27,41 @@ FIELDS = (
 FORMAT = 1
 
 
-def from_fields(fields: Mapping[str, np.ndarray], path: object, present: Collection[str]) -> Demos:
-    """Demonstrations of named arrays, which are taken over; `present` are the names of all that the file holds."""
-    version = fields.get("trustirl_demos")
+def understood(arrays: Mapping[str, np.ndarray], path: object, present: Collection[str]) -> Fields:
+    """What the arrays of a file mean; `present` are the names of all that it holds."""
+    version = arrays.get("trustirl_demos")
     if version is not None and (version.shape or version.dtype.kind not in "iu" or version > FORMAT):
         raise DemoError(f"the demo file {path} has a format that only a newer version of trustirl knows; update.")
-    observations = fields.get("observations", fields.get("obs"))
-    actions = fields.get("actions")
+    observations = arrays.get("observations", arrays.get("obs"))
+    actions = arrays.get("actions")
     if observations is None or actions is None:
-        missing = [name for name in ("observations", "actions") if fields.get(name) is None]
+        missing = [name for name in ("observations", "actions") if arrays.get(name) is None]
         held = ", ".join(sorted(present)[:20]) or "nothing"
         raise DemoError(
             f"the demo file {path} lacks {' and '.join(missing)}; it holds {held}; if it is a table, name its "
             "columns in Demos.from_table."
         )
-    parts = {name: fields[name] for name in ("rewards", "states", "times") if name in fields}
-    if all(name in fields for name in GOALS):
-        observations = _with_goals(fields, observations)
+    fields: Fields = {name: arrays[name] for name in ("rewards", "states", "times") if name in arrays}
+    if all(name in arrays for name in GOALS):
+        observations = _with_goals(arrays, observations)
     else:
         successors = ("next_observations", "final_observations")
-        parts |= {name: fields[name] for name in successors if name in fields}
-    if "obs" in fields and actions.dtype.kind in "iu" and actions.shape[1:] == (1,):
+        fields |= {name: arrays[name] for name in successors if name in arrays}
+    if "obs" in arrays and actions.dtype.kind in "iu" and actions.shape[1:] == (1,):
         actions = actions[:, 0]  # Stable-Baselines 2 gives discrete actions an axis of their own
     steps = np.atleast_1d(observations)
-    ends = _ends(fields, steps)
-    terminated = fields.get("terminated", fields.get("episode_terminal"))
-    if terminated is None and "terminals" in fields and ends is not None:
-        terminated = terminated_episodes("terminals", flags("terminals", fields["terminals"], steps), ends)
-    provenance = _provenance({name: str(fields[name][()]) for name in TEXTS if _is_text(fields.get(name))})
-    return checked(
-        observations=observations,
-        actions=actions,
-        episode_ends=ends,
-        terminated=terminated,
-        **parts,
-        provenance=provenance,
-    )
+    ends = _ends(arrays, steps)
+    terminated = arrays.get("terminated", arrays.get("episode_terminal"))
+    if terminated is None and "terminals" in arrays and ends is not None:
+        terminated = terminated_episodes("terminals", flags("terminals", arrays["terminals"], steps), ends)
+    provenance = _provenance({name: str(arrays[name][()]) for name in TEXTS if _is_text(arrays.get(name))})
+    fields |= {"observations": observations, "actions": actions, "episode_ends": ends, "terminated": terminated}
+    return fields | {"provenance": provenance}
 
 
-def _with_goals(fields: Mapping[str, np.ndarray], observations: np.ndarray) -> np.ndarray:
+def _with_goals(arrays: Mapping[str, np.ndarray], observations: np.ndarray) -> np.ndarray:
     """Observations of a goal task, flattened as the environment's dictionary is."""
-    parts = {name: fields[name] for name in GOALS} | {"observation": observations}
+    parts = {name: arrays[name] for name in GOALS} | {"observation": observations}
     for name, rows in parts.items():
         if rows.ndim != 2 or rows.shape[:1] != observations.shape[:1] or rows.dtype.kind != "f":
             raise DemoError(
@@ -78,20 +71,20 @@ def _with_goals(fields: Mapping[str, np.ndarray], observations: np.ndarray) -> n
     return flatten(parts, len(observations))
 
 
-def _ends(fields: Mapping[str, np.ndarray], steps: np.ndarray) -> np.ndarray | None:
-    if "episode_ends" in fields:
-        return fields["episode_ends"]
-    if "episode_starts" in fields:
-        starts = np.flatnonzero(flags("episode_starts", fields["episode_starts"], steps))
+def _ends(arrays: Mapping[str, np.ndarray], steps: np.ndarray) -> np.ndarray | None:
+    if "episode_ends" in arrays:
+        return arrays["episode_ends"]
+    if "episode_starts" in arrays:
+        starts = np.flatnonzero(flags("episode_starts", arrays["episode_starts"], steps))
         if not len(starts) or starts[0] != 0:
             raise DemoError("demo episode_starts must mark step 0, where the first episode starts.")
         return np.append(starts[1:], len(steps))
-    if "terminals" in fields and "timeouts" in fields:
-        over = flags("terminals", fields["terminals"], steps) | flags("timeouts", fields["timeouts"], steps)
+    if "terminals" in arrays and "timeouts" in arrays:
+        over = flags("terminals", arrays["terminals"], steps) | flags("timeouts", arrays["timeouts"], steps)
         ends = np.flatnonzero(over) + 1
         return ends if len(ends) and ends[-1] == len(steps) else np.append(ends, len(steps))  # the last one was cut
-    if "terminals" in fields or "timeouts" in fields:
-        missing = "timeouts" if "terminals" in fields else "terminals"
+    if "terminals" in arrays or "timeouts" in arrays:
+        missing = "timeouts" if "terminals" in arrays else "terminals"
         raise DemoError(
             f"the demos lack {missing}, so nobody knows where every episode ends; add them or episode_ends."
         )

@@ -21,12 +21,11 @@ from gymnasium.spaces import Box, Discrete
 
 from trustirl.core.errors import DemoError
 from trustirl.core.observations import flatten, leaves
-from trustirl.demos.arrays import join_episodes
-from trustirl.demos.checks import flags
-from trustirl.demos.hdf5 import child, contents, dataset, opened
-from trustirl.demos.npz import final_observations
-from trustirl.demos.outside import existing_file, missing_package, reading
-from trustirl.demos.schema import Demos, checked
+from trustirl.demos.checks import Fields, flags
+from trustirl.demos.formats.arrays import join_episodes
+from trustirl.demos.formats.hdf5 import child, contents, dataset, opened
+from trustirl.demos.formats.npz import final_observations
+from trustirl.demos.formats.outside import existing_file, missing_package, reading
 
 KIND = "a Minari dataset"
 DATASET_ID = re.compile(r"(?:[-\w]+/)*[-\w]+-v\d+")
@@ -41,7 +40,7 @@ def is_minari(path: Path) -> bool:
     return any((path / part / "metadata.json").is_file() for part in ("data", "."))
 
 
-def read_minari(dataset_id: str | os.PathLike[str], env_id: str | None = None) -> Demos:
+def read_minari(dataset_id: str | os.PathLike[str], env_id: str | None = None) -> Fields:
     """See `Demos.from_minari`."""
     folder = _data_folder(dataset_id)
     metadata = _metadata(folder)
@@ -65,10 +64,10 @@ def read_minari(dataset_id: str | os.PathLike[str], env_id: str | None = None) -
         del fields["rewards"]
     ends = [_terminated(number, episode) for number, episode in enumerate(filled)]
     joined, final = join_episodes(fields)
-    return checked(**joined, final_observations=final, terminated=np.array(ends), provenance=provenance)
+    return joined | {"final_observations": final, "terminated": np.array(ends), "provenance": provenance}
 
 
-def write_minari(demos: Demos, dataset_id: str, env: str | gym.Env | None, description: dict[str, Any]) -> None:
+def write_minari(fields: Fields, dataset_id: str, env: str | gym.Env | None, description: dict[str, Any]) -> None:
     """See `Demos.save_minari`."""
     try:
         import minari
@@ -76,7 +75,7 @@ def write_minari(demos: Demos, dataset_id: str, env: str | gym.Env | None, descr
     except ImportError:
         raise missing_package(KIND, "minari") from None
     _require_id(dataset_id)
-    final = final_observations(demos)
+    final = final_observations(fields)
     if final is None:
         raise DemoError(
             "Minari keeps consecutive steps and the observation after the last one, which these demos lack; give "
@@ -85,25 +84,30 @@ def write_minari(demos: Demos, dataset_id: str, env: str | gym.Env | None, descr
     root = local_root() / dataset_id
     if root.exists():
         raise DemoError(f"the Minari dataset {dataset_id} already exists; choose another name or version.")
-    spaces = _spaces(demos, env)
-    buffers = [
-        EpisodeBuffer(
-            observations=np.concatenate([episode.observations, last[None]]),
-            actions=episode.actions,
-            rewards=np.zeros(len(episode.actions)) if episode.rewards is None else episode.rewards,
-            terminations=_at_the_end(episode, bool(episode.terminated[0])),
-            truncations=_at_the_end(episode, not episode.terminated[0]),
-            infos=None if episode.states is None else {STATE: episode.states},
+    observations, actions, rewards = (fields[name] for name in ("observations", "actions", "rewards"))
+    known_rewards = np.zeros(len(actions)) if rewards is None else rewards
+    spaces = _spaces(observations, actions, env)
+    buffers, start = [], 0
+    for end, terminated, last in zip(fields["episode_ends"], fields["terminated"], final, strict=True):
+        rows, over = slice(start, end), np.arange(start, end) == end - 1
+        buffers.append(
+            EpisodeBuffer(
+                observations=np.concatenate([observations[rows], last[None]]),
+                actions=actions[rows],
+                rewards=known_rewards[rows],
+                terminations=over & terminated,
+                truncations=over & ~terminated,
+                infos=None if fields["states"] is None else {STATE: fields["states"][rows]},
+            )
         )
-        for episode, last in zip(demos, final[0], strict=True)
-    ]
+        start = end
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about authors and links, which are the caller's to give
             written = minari.create_dataset_from_buffers(
                 dataset_id, buffers, env=env, **spaces, jpeg_encoding=False, **description
             )
-        told = {"provenance": dict(demos.provenance), "rewards": demos.rewards is not None}
+        told = {"provenance": dict(fields["provenance"]), "rewards": rewards is not None}
         written.storage.update_metadata({"trustirl": told})
     except BaseException as error:
         shutil.rmtree(root, ignore_errors=True)  # a dataset is whole or not there
@@ -270,17 +274,11 @@ def _terminated(number: int, episode: dict[str, Any]) -> bool:
     return bool(over[0][-1])
 
 
-def _at_the_end(episode: Demos, value: bool) -> np.ndarray:
-    at_the_end = np.zeros(len(episode.actions), bool)
-    at_the_end[-1] = value
-    return at_the_end
-
-
-def _spaces(demos: Demos, env: str | gym.Env | None) -> dict[str, gym.Space]:
+def _spaces(observations: np.ndarray, actions: np.ndarray, env: str | gym.Env | None) -> dict[str, gym.Space]:
     """The environment's own spaces where they fit the arrays, else what the arrays show."""
     known = gym.make(env) if isinstance(env, str) else env
     spaces = {}
-    for name, rows in (("observation_space", demos.observations), ("action_space", demos.actions)):
+    for name, rows in (("observation_space", observations), ("action_space", actions)):
         own = getattr(known, name, None)
         spaces[name] = own if isinstance(own, Box | Discrete) and own.shape == rows.shape[1:] else _space(rows)
     return spaces

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trustirl.core.errors import DemoError
-from trustirl.demos.outside import require_plausible
+from trustirl.demos.formats.outside import require_plausible
 
 MAGIC = b"PAR1"
 DEEPEST = 16  # Thrift structures within each other; a footer needs six

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces
-from trustirl.demos.seen import Finding, Inspection, Severity, action_bounds, columns, lifetimes
+from trustirl.demos.inspect.seen import Finding, Inspection, Severity, action_bounds, columns, lifetimes
 
 MOST_NAMED = 8  # columns or episodes that a sentence names
 MOST_CHOICES = 1000  # beyond so many values, whole numbers are measurements and not choices
