@@ -143,7 +143,7 @@ def test_what_the_loader_refuses_is_what_inspect_says(capsys: Capture, tmp_path:
 
 
 def test_list(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trustirl.demos.packaged.FOLDER", tmp_path)
+    monkeypatch.setattr("trustirl.demos.sources.FOLDER", tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     assert run(capsys, "list").startswith("Nothing")
     assert json.loads(run(capsys, "list", "--json")) == []

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from trustirl.core.errors import DemoError
-from trustirl.demos import Demos, packaged, restore_state
-from trustirl.demos.packaged import Named, named_demos, packaged_names, packaged_path
+from trustirl.demos import Demos, restore_state, sources
 from trustirl.demos.schema import find_demos
+from trustirl.demos.sources import Named, named_demos, packaged_names, packaged_path
 from trustirl.training.train import train
 
 
@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with demonstrations of two tasks, one of them with a card, and no Minari datasets."""
     place = tmp_path / "packaged"
     place.mkdir()
-    monkeypatch.setattr(packaged, "FOLDER", place)
+    monkeypatch.setattr(sources, "FOLDER", place)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     rng = np.random.default_rng(0)
     for task in ("Hopper-v4", "CartPole-v1"):
@@ -57,7 +57,7 @@ def test_names_that_are_not_there_say_which_are(
     with pytest.raises(DemoError, match="Pendulum-v1"):  # nobody gave demonstrations, and none come with the package
         train("piro", task="Pendulum-v1", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    monkeypatch.setattr(packaged, "FOLDER", tmp_path / "nowhere")
+    monkeypatch.setattr(sources, "FOLDER", tmp_path / "nowhere")
     with pytest.raises(DemoError, match="nor of any other task"):
         packaged_path("Hopper-v4")
 
@@ -83,7 +83,7 @@ def test_local_minari_datasets_are_listed_from_their_files(folder: Path, tmp_pat
 
 @pytest.mark.parametrize("task", packaged_names())
 def test_packaged_demos_are_what_their_card_says(task: str) -> None:
-    card = json.loads((packaged.FOLDER / f"{task}.json").read_text())
+    card = json.loads((sources.FOLDER / f"{task}.json").read_text())
     demos, told = Demos.packaged(task), card["demonstrations"]
     assert (card["task"], told["file"]) == (task, f"{task}.npz")
     assert demos.content_hash() == card["demo_hash"]
@@ -107,4 +107,4 @@ def test_packaged_demos_can_be_taken_up_at_any_step(task: str) -> None:
 
 
 def test_the_package_stays_small() -> None:
-    assert sum(file.stat().st_size for file in packaged.FOLDER.iterdir()) <= 25 * 2**20
+    assert sum(file.stat().st_size for file in sources.FOLDER.iterdir()) <= 25 * 2**20

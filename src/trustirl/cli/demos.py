@@ -15,8 +15,8 @@ from trustirl.core.errors import DemoError, InputError, unknown_name
 from trustirl.core.words import count, printable
 from trustirl.demos.inspect import Inspection, amount, described, facts, inspect
 from trustirl.demos.origin import env_arguments
-from trustirl.demos.packaged import Named, named_demos
 from trustirl.demos.schema import DemoChoice, Demos, find_demos
+from trustirl.demos.sources import Named, named_demos
 from trustirl.report.demos import write_demo_page
 from trustirl.runs.run import Run, load
 from trustirl.tasks.gym import ControlTask, make_control_task

@@ -17,11 +17,11 @@ from trustirl.core.words import count
 from trustirl.demos.checks import Fields, checked_fields, pieces
 from trustirl.demos.formats.arrays import from_arrays
 from trustirl.demos.formats.hdf5 import read_hdf5
-from trustirl.demos.formats.minari import is_minari, read_minari, write_minari
+from trustirl.demos.formats.minari import read_minari, write_minari
 from trustirl.demos.formats.npz import read_npz, write_npz
 from trustirl.demos.formats.tables import read_table
-from trustirl.demos.packaged import PACKAGED, packaged_path
 from trustirl.demos.record import recorded
+from trustirl.demos.sources import packaged_path, read_named, read_source
 
 DemoChoice = Literal["first", "longest", "best"]
 Episodes = int | np.integer | slice | Sequence[int] | np.ndarray
@@ -127,16 +127,19 @@ class Demos:
         Rows are ordered by episode and time; where time leaps (by more than `gap`, by default 1.5 times its smallest
         advance) a new episode begins. Without episodes, ends are where `terminated` or `truncated` say so.
         """
-        columns = {
-            "observations": observations,
-            "actions": actions,
-            "episode": episode,
-            "time": time,
-            "terminated": terminated,
-            "truncated": truncated,
-            "rewards": rewards,
-        }
-        return _checked(read_table(path, kind, columns, gap))
+        fields = read_table(
+            path,
+            kind,
+            gap,
+            observations=observations,
+            actions=actions,
+            episode=episode,
+            time=time,
+            terminated=terminated,
+            truncated=truncated,
+            rewards=rewards,
+        )
+        return _checked(fields)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str], **columns: Any) -> "Demos":
@@ -156,19 +159,7 @@ class Demos:
     @classmethod
     def load(cls, source: str | os.PathLike[str]) -> "Demos":
         """Read whatever a user names: .npz, .hdf5, .h5, .csv, .tsv, .parquet, a Minari folder, or minari:ID."""
-        if isinstance(source, str) and source.startswith("minari:"):
-            return cls.from_minari(source.removeprefix("minari:"))
-        path, suffix = Path(source), Path(source).suffix.lower()
-        if path.is_dir() and is_minari(path):
-            return cls.from_minari(path)
-        readers = {".npz": cls.from_npz, ".hdf5": cls.from_hdf5, ".h5": cls.from_hdf5}
-        readers |= dict.fromkeys((".csv", ".tsv", ".parquet"), cls.from_table)
-        if suffix not in readers:
-            raise DemoError(
-                f"{source} is nothing that demos can be read from; give a file that ends in {', '.join(readers)}, "
-                "the folder of a Minari dataset, or minari:ID."
-            )
-        return readers[suffix](path)
+        return _checked(read_source(source))
 
     @classmethod
     def record(cls, policy: Any, env: gym.Env, episodes: int, seed: int = 0) -> "Demos":
@@ -378,13 +369,6 @@ def _checked(fields: Fields) -> Demos:
     return Demos(**checked_fields(**fields))
 
 
-def find_demos(source: str, task: str | None = None) -> Demos:
+def find_demos(name: str, task: str | None = None) -> Demos:
     """Read what a user names: `packaged` (of the task at hand), `packaged:TASK`, or what `Demos.load` understands."""
-    kind, _, name = source.partition(":")
-    if kind != PACKAGED:
-        return Demos.load(source)
-    if not name and task is None:
-        raise DemoError(
-            "packaged demonstrations are those of a task: say packaged:TASK, as `trustirl demos list` does."
-        )
-    return Demos.packaged(name or str(task))
+    return _checked(read_named(name, task))

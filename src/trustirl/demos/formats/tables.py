@@ -44,7 +44,7 @@ class Table(NamedTuple):
 
 
 def read_table(
-    path: str | os.PathLike[str], kind: Kind | None, columns: Mapping[str, Columns | None], gap: float | None
+    path: str | os.PathLike[str], kind: Kind | None = None, gap: float | None = None, **columns: Columns | None
 ) -> Fields:
     """See `Demos.from_table`; `columns` name those of each role in `USUAL`, None the usual one if it is there."""
     suffix = kind or Path(path).suffix.lower().removeprefix(".")

@@ -1,16 +1,29 @@
-"""Demonstrations that can be named: those of the package, and Minari datasets on this machine."""
+"""What users name as demonstrations: files, Minari datasets, and those of the package."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from trustirl.core.errors import DemoError, unknown_name
 from trustirl.core.files import read_json
-from trustirl.demos.formats.minari import local_root
+from trustirl.demos.checks import Fields
+from trustirl.demos.formats.hdf5 import read_hdf5
+from trustirl.demos.formats.minari import is_minari, local_root, read_minari
+from trustirl.demos.formats.npz import read_npz
+from trustirl.demos.formats.tables import read_table
 
 FOLDER = Path(__file__).parent / "packaged"  # TASK.npz, and TASK.json that says where it comes from
 PACKAGED = "packaged"
+READERS: dict[str, Callable[[Path], Fields]] = {
+    ".npz": read_npz,
+    ".hdf5": read_hdf5,
+    ".h5": read_hdf5,
+    ".csv": read_table,
+    ".tsv": read_table,
+    ".parquet": read_table,
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,34 @@ def packaged_path(task: str) -> Path:
     raise DemoError(
         f"no demonstrations of {task} come with this version ({near.rstrip('.')}); give a file or minari:ID."
     )
+
+
+def read_source(source: str | os.PathLike[str]) -> Fields:
+    """See `Demos.load`."""
+    if isinstance(source, str) and source.startswith("minari:"):
+        return read_minari(source.removeprefix("minari:"))
+    path = Path(source)
+    if path.is_dir() and is_minari(path):
+        return read_minari(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise DemoError(
+            f"{source} is nothing that demos can be read from; give a file that ends in {', '.join(READERS)}, "
+            "the folder of a Minari dataset, or minari:ID."
+        )
+    return reader(path)
+
+
+def read_named(name: str, task: str | None) -> Fields:
+    """See `find_demos`."""
+    kind, _, of = name.partition(":")
+    if kind != PACKAGED:
+        return read_source(name)
+    if not of and task is None:
+        raise DemoError(
+            "packaged demonstrations are those of a task: say packaged:TASK, as `trustirl demos list` does."
+        )
+    return read_npz(packaged_path(of or str(task)))
 
 
 def named_demos() -> list[Named]:
