@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from trustirl.algorithms import ALGORITHMS
 from trustirl.algorithms.piro import piro
 from trustirl.core.measure import concat, minibatches, sample
 from trustirl.core.types import IrlState, RewardData, Transition
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("task", help="with packaged demonstrations and continuous actions")
     parser.add_argument("--mu-max", type=float, help="instead of the default's")
     arguments = parser.parse_args()
-    defaults = groups("piro", arguments.task)
+    defaults = groups(ALGORITHMS["piro"], arguments.task)
     config, plan, options = defaults["algorithm_config"], defaults["plan"], defaults["control"]
     if arguments.mu_max is not None:
         config = replace(config, mu_max=arguments.mu_max)

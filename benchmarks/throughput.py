@@ -122,13 +122,14 @@ def time_loop(task: str, demos: str, seeds: int, envs: int, steps: int | None) -
     """A short real training: the seconds of the iterations after those that compile."""
     import jax
 
+    from trustirl.algorithms import ALGORITHMS
     from trustirl.irl.loop import iterate, seed_keys
     from trustirl.worlds.job import Experiment, settle
     from trustirl.worlds.simulator import build, groups
 
     steps = steps or LOOP_STEPS[_backend()]
     given = {"steps_per_iteration": steps, "envs": envs, "evaluation_episodes": 1}
-    settings = settle(groups("piro"), given, "piro")
+    settings = settle(groups(ALGORITHMS["piro"], ""), given, "piro")
     total = settings["plan"]["warmup"] + (LOOP_ITERATIONS + 2) * steps
     parts = build(Experiment("piro", task, {}, demos, 1, "first", seeds, total, settings))
     ends = []

@@ -4,9 +4,11 @@ import atexit
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 # Tests compile the same small programs many times; what one has compiled, the others (and the processes they start)
@@ -23,6 +25,9 @@ from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
 
 from trustirl.core.compiling import forget_old_programs
+
+PLUGIN = Path(__file__).parent / "plugin"  # an installed package with an algorithm, which all tests see
+sys.path.append(str(PLUGIN))
 
 jax.config.update("jax_enable_x64", True)
 gc.set_threshold(200_000, 20, 100)  # tracing makes many small objects that live long; a tenth of the time

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trustirl.algorithms import ALGORITHMS
+    from trustirl.algorithms import ALGORITHMS, register
     from trustirl.core.errors import DemoError, InputError, Interrupted, NumericalError, TrustIRLError
     from trustirl.core.precision import double_precision
     from trustirl.demos import Demos
@@ -27,6 +27,7 @@ _HOMES = {
     "double_precision": "trustirl.core.precision",
     "load": "trustirl.runs.run",
     "load_reward": "trustirl.runs.run",
+    "register": "trustirl.algorithms",
     "resume": "trustirl.training.train",
     "train": "trustirl.training.train",
     "train_expert": "trustirl.training.train",
@@ -46,6 +47,7 @@ __all__ = [
     "double_precision",
     "load",
     "load_reward",
+    "register",
     "resume",
     "train",
     "train_expert",

@@ -38,7 +38,7 @@ def leaves(state: TrainState) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state.irl.reward) if hasattr(leaf, "shape")]
 
 
-EXPLICIT = [name for name in ALGORITHMS if name != "bc"]  # those that learn a reward
+EXPLICIT = ALGORITHMS.trained_in("exact")  # and by those of other packages
 CASES = [(name, *case) for name in EXPLICIT for case in (("table", False), ("linear", True), ("mlp", True))]
 QUICK = [
     case for case in CASES if case[1] == "table" or (case[0], case[1]) in {("piro", "linear"), ("ml-irl", "mlp")}

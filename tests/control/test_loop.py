@@ -12,6 +12,7 @@ import pytest
 
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from tests.rl.batches import differs
+from trustirl.algorithms import ALGORITHMS
 from trustirl.algorithms.bc import BcConfig
 from trustirl.algorithms.mce import MceConfig
 from trustirl.algorithms.trro import TrroConfig
@@ -23,12 +24,12 @@ from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.practice import Plan, Weighing, episode_measure
 from trustirl.irl.terms import gap
 from trustirl.training.asking import train_question
-from trustirl.training.train import setting_groups
+from trustirl.training.train import question, setting_groups
 from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.fixed_reward import ExpertOptions
 from trustirl.worlds.job import Experiment, settle, told_steps
 from trustirl.worlds.memory import check_memory
-from trustirl.worlds.simulator import TUNED, _experience, build, demonstrated, iterations
+from trustirl.worlds.simulator import _experience, build, demonstrated, iterations
 
 SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 
@@ -297,21 +298,26 @@ def test_an_algorithm_that_needs_the_mdp_says_so() -> None:
         setting_groups("trro", "CartPole-v1")
 
 
-@pytest.mark.parametrize(("algorithm", "task"), TUNED)
-def test_a_tasks_own_settings_are_its_defaults(algorithm: str, task: str) -> None:
-    resolved = settle(setting_groups(algorithm, task), {}, algorithm)
-    found = {name: value for group in resolved.values() for name, value in group.items()}
-    assert found | TUNED[algorithm, task] == found
-    assert setting_groups(algorithm, "Hopper-v4")["solver"].width == 256
+@pytest.mark.parametrize("algorithm", ["piro", "ml-irl"])
+def test_a_tasks_own_settings_are_its_defaults(algorithm: str) -> None:
+    def found(task: str, preset: Any) -> dict[str, Any]:
+        resolved = settle(setting_groups(algorithm, task, preset), {}, algorithm)
+        return {name: value for group in resolved.values() for name, value in group.items()}
+
+    defaults = ALGORITHMS[algorithm].defaults
+    own = {name: value for name, value in defaults.tasks["CartPole-v1"].items() if name != "steps"}
+    assert found("CartPole-v1", "tuned") | own == found("CartPole-v1", "tuned")
+    assert found("Hopper-v4", "tuned") | defaults.ours == found("Hopper-v4", "tuned")
+    assert defaults.paper is not None
+    assert found("CartPole-v1", "paper") | defaults.paper == found("CartPole-v1", "paper")
+    assert found("Hopper-v4", "tuned")["width"] == 256
 
 
-def test_what_is_tuned_for_one_algorithm_is_no_others_and_no_name_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TUNED, ("piro", "CartPole-v1"), {"batch": 99})
-    assert setting_groups("piro", "CartPole-v1")["plan"].batch == 99
-    assert setting_groups("ml-irl", "CartPole-v1")["plan"].batch == 128
-    monkeypatch.setitem(TUNED, ("ml-irl", "CartPole-v1"), {"target": 1.5})
-    with pytest.raises(InputError, match="unknown setting 'target'"):  # of PIRO alone
-        setting_groups("ml-irl", "CartPole-v1")
+@pytest.mark.parametrize(("preset", "steps"), [("tuned", 61_000), ("smoke", 20_000), ("paper", 1_000_000)])
+def test_a_tasks_own_number_of_steps_is_that_of_our_preset_alone(preset: Any, steps: int) -> None:
+    given: dict[str, Any] = {"demo_episodes": None, "demo_choice": "first", "seeds": 1, "first_seed": 0}
+    asked = question("piro", "CartPole-v1", "", **given, steps=None, preset=preset, task_args=None)
+    assert asked.steps == steps
 
 
 @pytest.mark.parametrize(("algorithm", "task"), [("piro", "gridworld"), ("bc", "CartPole-v1")])

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trustirl.algorithms import ALGORITHMS
-from trustirl.cli.main import USAGE, main
+from trustirl.algorithms import MODULES
+from trustirl.cli.main import main
 from trustirl.core.errors import InputError
 from trustirl.runs.run import load
 
@@ -268,9 +268,10 @@ def test_a_killed_run_resumes_to_the_same_metrics(tmp_path: Path, moment: int) -
 
 
 def test_help_names_every_algorithm_and_does_not_wait_for_jax() -> None:
-    assert f"ALGO is one of: {', '.join(ALGORITHMS)}" in USAGE
     script = "import sys; from trustirl.cli.main import main; main(['--help']); sys.exit('jax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert f"ALGO is one of: {', '.join(MODULES)}" in done.stdout
 
 
 def test_where_jax_is_broken_a_command_says_so_and_the_doctor_still_comes(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import jax
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, trainable
 from trustirl.core.measure import expect
@@ -57,3 +58,14 @@ def bc(solver: Solver, config: BcConfig) -> Algorithm:
         return state, {}
 
     return Algorithm(init, improve, update_reward)
+
+
+# One network, which gives the logits where actions are finitely many.
+ENTRY = Entry(
+    name="bc",
+    config=BcConfig,
+    build=bc,
+    reference="Pomerleau 1991, Efficient Training of Artificial Neural Networks for Autonomous Navigation",
+    worlds=("offline",),
+    defaults=Defaults(ours={"critics": 1, "temperature": 1.0}),
+)

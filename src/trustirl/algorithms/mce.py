@@ -11,6 +11,7 @@ import equinox as eqx
 import optax
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.algorithms.entry import Entry
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.measure import expect
 from trustirl.core.records import Algorithm, ExactSolver
@@ -53,3 +54,13 @@ def mce(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: Mce
         return replace(state, reward=reward, optimizer=optimizer_state), {}
 
     return explicit(solver, make_reward, optimizer, update_reward)
+
+
+ENTRY = Entry(
+    name="mce",
+    config=MceConfig,
+    build=mce,
+    reference="Ziebart, Bagnell and Dey 2010, Modeling Interaction via the Principle of Maximum Causal Entropy",
+    worlds=("exact",),
+    actions=("discrete",),
+)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.algorithms.entry import Defaults, Entry
+from trustirl.algorithms.shared import CARTPOLE, FOLLOWER, PAPER, REWARD_STEP
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend
 from trustirl.core.measure import Draw, Reward, whole
@@ -57,3 +59,14 @@ def ml_irl(
         return replace(state, reward=reward, optimizer=optimizer_state), {}
 
     return explicit(solver, make_reward, optimizer, update_reward)
+
+
+ENTRY = Entry(
+    name="ml-irl",
+    config=MlIrlConfig,
+    build=ml_irl,
+    reference="Zeng, Li, Garcia and Hong 2022, Maximum-Likelihood Inverse Reinforcement Learning",
+    worlds=("exact", "simulator"),
+    defaults=Defaults(FOLLOWER | REWARD_STEP, {"CartPole-v1": CARTPOLE}, PAPER),
+    compare={"ML-IRL": {}},
+)

@@ -12,6 +12,8 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.algorithms.entry import Defaults, Entry
+from trustirl.algorithms.shared import CARTPOLE, FOLLOWER, PAPER, REWARD_STEP
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, shorten
 from trustirl.core.errors import InputError
@@ -112,3 +114,22 @@ def piro(
         return state, {"mu": mu}
 
     return explicit(solver, make_reward, optimizer, update_reward, extra=jnp.asarray(config.mu))
+
+
+# Above sqrt(1/256 + 1/256) no step is worth the plain norm's price: mu starts just below it and passes it as the
+# target narrows, whereupon the reward comes to rest. A wide target leaves early plateaus quickly. A reward that moves
+# ever more slowly must not forget what the learner has given up (without a trust region past steps do harm).
+TRUST_REGION = {"mu": 0.075, "target": 2.0, "narrowing": 1.5, "trust": "backtrack", "past_share": 0.5}
+# The target narrows from far to almost nothing within the few updates of a short run.
+SHORT = {"target": 1.5, "narrowing": 3.0}
+# The range of mu is that of the released code.
+PUBLISHED = {"mu": 0.01, "mu_min": 1e-3, "mu_max": 10.0, "target": 0.5, "narrowing": 0.0, "trust": "adaptive"}
+ENTRY = Entry(
+    name="piro",
+    config=PiroConfig,
+    build=piro,
+    reference="Trust Region Reward Optimization and Proximal Inverse Reward Optimization, arXiv 2509.23135",
+    worlds=("exact", "simulator"),
+    defaults=Defaults(FOLLOWER | REWARD_STEP | TRUST_REGION, {"CartPole-v1": CARTPOLE | SHORT}, PAPER | PUBLISHED),
+    compare={"PIRO": {}},
+)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
+from trustirl.algorithms.entry import Entry
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.measure import expect
 from trustirl.core.records import Algorithm, ExactSolver
@@ -115,3 +116,18 @@ def trro(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: Tr
         return replace(state, reward=reward, optimizer=optimizer_state), metrics
 
     return explicit(solver, make_reward, optimizer, update_reward)
+
+
+ENTRY = Entry(
+    name="trro",
+    config=TrroConfig,
+    build=trro,
+    reference="Trust Region Reward Optimization and Proximal Inverse Reward Optimization, arXiv 2509.23135",
+    worlds=("exact",),
+    actions=("discrete",),
+    compare={
+        "TRRO quadratic": {"minorizer": "quadratic"},
+        "TRRO curvature": {"minorizer": "curvature"},
+        "TRRO paper (C from Theorem 1)": {"minorizer": "paper"},
+    },
+)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trustirl.algorithms import ALGORITHMS, MODULES
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.files import read_text
-from trustirl.worlds.offline import OFFLINE
-from trustirl.worlds.simulator import SAMPLED
 
 THEORETICAL_C = 111_373.55  # Theorem 1 with CartPole's |A| = 2, R = 1 and discount 0.9
 # Columns of the paper's table, then what else there is; those that this version does not have are left out.
@@ -169,12 +168,10 @@ def _smoke() -> Iterable[Question]:
 
 def _paper_mujoco() -> Iterable[Question]:
     """The paper's five MuJoCo rows, and as many of its columns as this version has."""
-    for algorithm in COLUMNS:
+    for algorithm in filter(MODULES.__contains__, COLUMNS):
         for task, steps in BUDGETS.items():
-            if algorithm in OFFLINE:
-                yield Question(algorithm, task, demo_episodes=1)
-            elif algorithm in SAMPLED:
-                yield Question(algorithm, task, demo_episodes=1, steps=steps)
+            offline = "simulator" not in ALGORITHMS[algorithm].worlds
+            yield Question(algorithm, task, demo_episodes=1, steps=None if offline else steps)
 
 
 def _sensitivity() -> Iterable[Question]:

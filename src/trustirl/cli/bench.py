@@ -45,7 +45,7 @@ class BenchOptions:
     address: str | None = None
     """Of a Ray cluster: HOST:PORT, ray://HOST:PORT or auto; without it, Ray is started here."""
     only: tuple[str, ...] = ()
-    """Parts or patterns of job names, for example Hopper or '*-piro'; the others are left alone."""
+    """Parts or patterns of job names, for example Hopper or 'CartPole*'; the others are left alone."""
     modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
     """Python modules that the suite's tasks, written module:Id, may be looked up in; it imports no others."""
     dry_run: bool = False

@@ -229,6 +229,7 @@ def _reason(error: Exception) -> str:
 
 def learning() -> str:
     """A few exact updates; by the theory, none of them loses likelihood worth mentioning."""
+    from trustirl.algorithms import ALGORITHMS
     from trustirl.core.precision import double_precision
     from trustirl.irl.loop import iterate, seed_keys
     from trustirl.tasks.registry import resolved_arguments
@@ -236,8 +237,9 @@ def learning() -> str:
     from trustirl.worlds.exact import build
     from trustirl.worlds.job import Experiment, settle
 
+    name = ALGORITHMS.trained_in("exact")[0]
     experiment = Experiment(
-        algorithm="piro",
+        algorithm=name,
         task="gridworld",
         task_args=resolved_arguments("gridworld", {"size": 3}),
         demos="packaged",
@@ -245,7 +247,7 @@ def learning() -> str:
         demo_choice="first",
         seeds=1,
         steps=UPDATES,
-        settings=settle(setting_groups("piro", "gridworld"), {}, "piro"),
+        settings=settle(setting_groups(name, "gridworld"), {}, name),
     )
     with double_precision():
         ell = [float(metrics["ell"][0]) for _, metrics in iterate(build(experiment).loop, seed_keys(1), UPDATES)]
@@ -280,7 +282,7 @@ def judged_ends(next_obs: np.ndarray, terminated: np.ndarray) -> str:
 
 
 TRIALS: Mapping[str, Callable[[], str]] = {
-    "PIRO on a 3 x 3 grid: finite, and the likelihood rises": learning,
+    "A reward on a 3 x 3 grid: finite, and the likelihood rises": learning,
     "CartPole in a vector of environments: true final observations": stepping,
 }
 

@@ -2,10 +2,12 @@
 
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pkgutil import resolve_name
 
+from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import InputError, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
 
@@ -19,9 +21,7 @@ usage: trustirl COMMAND ...
   report PATH... -o FILE   compare runs and benches (add --help); report RUN alone draws its page again
   bench SUITE              run many experiments, here or on a cluster, and compare them (add --help)
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
-  doctor [--json]          say what is installed, what does not go together, and whether learning works
-
-  ALGO is one of: piro, trro, ml-irl, mce, bc"""
+  doctor [--json]          say what is installed, what does not go together, and whether learning works"""
 HELP = ("-h", "--help")
 
 # Imported when they are asked for: help and a mistyped command are answered at once, and `doctor` even where JAX
@@ -72,13 +72,19 @@ def _flushed() -> Iterator[None]:
 def _dispatch(arguments: list[str]) -> None:
     command, *rest = arguments or HELP
     if command in HELP or (command in NEED_A_NAME and (not rest or rest[0] in HELP)):
-        print(USAGE)
+        print(f"{USAGE}\n\n{_algorithms()}")
     elif command == "--version":
         print(f"trustirl {installed('trustirl') or '(run from its sources, not installed)'}")
     elif command not in COMMANDS:
         raise unknown_name("command", command, COMMANDS)
     else:
         _imported(command)(rest)
+
+
+def _algorithms() -> str:
+    """All names, those of other packages too, none of which is imported for it."""
+    told = f"ALGO is one of: {', '.join(ALGORITHMS)}"
+    return textwrap.fill(told, 96, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _imported(command: str) -> Callable[[list[str]], None]:

@@ -54,7 +54,7 @@ def shorten(net: PyTree, old: PyTree, acceptable: Callable[[PyTree], Array]) -> 
 
 
 def decaying_adam(step_size: float, decay: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
-    """Adam with step size / (number of steps)^decay: ML-IRL's decaying step (Zeng et al. 2022).
+    """Adam with step size / (number of steps)^decay: the decaying step of Zeng et al. (2022).
 
     The weight decay is the gradient of an L2 penalty on what `decays` marks.
     """

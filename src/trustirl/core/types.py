@@ -40,7 +40,7 @@ class IrlState(eqx.Module):
     policy: PyTree
     reward: PyTree
     optimizer: PyTree
-    extra: PyTree = None  # an algorithm's own anchors and duals, for example PIRO's mu
+    extra: PyTree = None  # an algorithm's own anchors and duals, for example the weight of a penalty
 
 
 class TrainState(eqx.Module):

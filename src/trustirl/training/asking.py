@@ -35,8 +35,8 @@ class TrainOptions:
     first_seed: int = 0
     """Number of the first seed: a repetition depends on its number alone, so its seeds may be run in parts."""
     steps: int | None = None
-    """Environment steps per seed; in the exact world, where nothing is sampled, reward updates; for bc, which needs
-    no environment, gradient steps. Where something is sampled, only whole iterations are made."""
+    """Environment steps per seed; in the exact world, where nothing is sampled, reward updates; where an
+    algorithm needs no environment, gradient steps. Where something is sampled, only whole iterations are made."""
     out: Path | None = None
     """Folder of the run; runs/TASK-ALGO if not given."""
     preset: Preset = "tuned"

@@ -48,7 +48,7 @@ Preset = Literal["smoke", "paper", "tuned"]
 Task = str | gym.Env | Callable[..., gym.Env]
 EXACT_STEPS = {"smoke": 20, "tuned": 200}
 CONTROL_STEPS = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
-OFFLINE_STEPS = {"smoke": 2000, "tuned": 20_000}
+OFFLINE_STEPS = {"smoke": 2000, "paper": 20_000, "tuned": 20_000}
 SEED_NUMBERS = 2**31  # seeds are 32-bit integers
 MOST_SEEDS = 10_000  # at once
 MOST_STEPS = 2**31 - 1  # they are counted in 32 bits
@@ -78,10 +78,10 @@ def train(
     `task` is a task of the exact world, a Gymnasium id, an environment or a function that returns one; `task_args`
     are its parameters (for Gymnasium, keyword arguments of the environment). Seeds are numbered from `first_seed`;
     what one does depends on its number alone. `steps` counts environment steps per seed; in the exact world, where
-    nothing is sampled, reward updates, and for bc, which needs no environment, gradient steps. `demos` are `Demos`
-    or what `Demos.load` reads; `"packaged"` is in the exact world the exact occupancy of the task's soft-optimal
-    expert, or `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver and the plan
-    on Gymnasium tasks, can be given by name.
+    nothing is sampled, reward updates, and where an algorithm needs no environment, gradient steps. `demos` are
+    `Demos` or what `Demos.load` reads; `"packaged"` is in the exact world the exact occupancy of the task's
+    soft-optimal expert, or `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver
+    and the plan on Gymnasium tasks, can be given by name.
     """
     folder = _free_folder(out, task_name(task), algorithm, overwrite)
     experiment = question(
@@ -166,7 +166,7 @@ def replay_bytes_per_seed(experiment: Experiment) -> int:
         with double_precision():
             exact.check(experiment)
         return 0
-    if experiment.algorithm in offline.OFFLINE:
+    if _is_offline(experiment.algorithm):
         offline.prepared(experiment)
         return 0
     return control.prepared(experiment).bytes_per_seed
@@ -275,20 +275,26 @@ def task_name(task: Task) -> str:
 
 def setting_groups(algorithm: str, task: Task, preset: Preset = "tuned") -> Groups:
     """Every setting of an algorithm on a task, by group, with its default."""
-    if algorithm not in ALGORITHMS:
-        raise unknown_name("algorithm", algorithm, ALGORITHMS)
-    known = is_exact(task)
-    if preset == "paper" and (known or algorithm in offline.OFFLINE):
-        where = task_name(task) if known else algorithm
+    entry, known, paper = ALGORITHMS.find(algorithm), is_exact(task), preset == "paper"
+    if known and "exact" not in entry.worlds:
+        steps = "sampled" if "simulator" in entry.worlds else "recorded"
+        raise InputError(f"{algorithm} learns from {steps} steps: give it a Gymnasium task, such as CartPole-v1.")
+    if not known and entry.worlds == ("exact",):
+        others = ", ".join(ALGORITHMS.trained_in("simulator"))
         raise InputError(
-            f"the preset 'paper' has the paper's settings of {' and '.join(control.PAPER)} on simulators and none "
-            f"for {where}; leave it away."
+            f"{algorithm} needs a known MDP, which a simulator does not give; choose another algorithm ({others}), "
+            "or a task of the exact world (such as gridworld)."
         )
-    if algorithm in offline.OFFLINE:
-        return offline.groups(algorithm, known)
+    if paper and (known or entry.defaults.paper is None):
+        where = task_name(task) if known else algorithm
+        have = " and ".join(other.name for other in ALGORITHMS.usable() if other.defaults.paper is not None)
+        raise InputError(
+            f"the preset 'paper' has the paper's settings of {have} on simulators and none for {where}; leave it "
+            "away."
+        )
     if known:
-        return {"algorithm_config": ALGORITHMS[algorithm].config(), "exact": ExactOptions()}
-    return control.groups(algorithm, task_name(task), paper=preset == "paper")
+        return {"algorithm_config": entry.config(), "exact": ExactOptions()}
+    return (offline if _is_offline(algorithm) else control).groups(entry, task_name(task), paper)
 
 
 def expert_groups(task: Task, task_args: Mapping[str, Any] | None = None) -> Groups:
@@ -304,10 +310,15 @@ def _precision(known: bool) -> AbstractContextManager[None]:
 
 
 def _preset_steps(algorithm: str, task: str, known: bool, preset: Preset) -> int:
-    if algorithm in offline.OFFLINE:
-        return OFFLINE_STEPS[preset]
-    steps = (EXACT_STEPS if known else CONTROL_STEPS)[preset]
-    return control.TUNED_STEPS.get((algorithm, task), steps) if preset == "tuned" else steps
+    if known:
+        return EXACT_STEPS[preset]
+    steps = (OFFLINE_STEPS if _is_offline(algorithm) else CONTROL_STEPS)[preset]
+    given = ALGORITHMS[algorithm].defaults.of(task, preset == "paper")
+    return steps if preset == "smoke" else int(given.get("steps", steps))
+
+
+def _is_offline(algorithm: str) -> bool:
+    return "simulator" not in ALGORITHMS[algorithm].worlds and "offline" in ALGORITHMS[algorithm].worlds
 
 
 def _free_folder(out: str | Path | None, task: str, algorithm: str, overwrite: bool) -> RunFolder:
@@ -340,7 +351,7 @@ def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
     forget_old_programs()
     if experiment.algorithm == EXPERT:
         return expert_job(experiment, task)
-    if experiment.algorithm in offline.OFFLINE:
+    if _is_offline(experiment.algorithm):
         return offline.offline_job(experiment, demos, task)
     return exact_job(experiment, demos) if is_exact(task) else control_job(experiment, demos, task)
 

@@ -40,7 +40,7 @@ class ExactOptions:
     suboptimality: float = 0.0
     """Solve the policy only to this proven suboptimality (theory section 4); 0: exactly."""
     compare: bool = False
-    """Also run the TRRO variants, PIRO and ML-IRL for the report's comparison."""
+    """Also run other algorithms on the same question, for the report."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be."""

@@ -1,5 +1,6 @@
 """Runs of the exact world: rewards, policies, maps, comparisons, the summary."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from trustirl.algorithms import ALGORITHMS
+from trustirl.algorithms import ALGORITHMS, MODULES
 from trustirl.core.errors import NumericalError
 from trustirl.core.files import write_arrays, write_json
 from trustirl.core.measure import expect
@@ -29,13 +30,6 @@ from trustirl.worlds.job import Experiment, Job, Row
 
 CHECKPOINT_EVERY = 50  # reward updates
 SAMPLED_EPISODES = 50  # how many episodes the comparison with sampled demonstrations uses
-COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
-    "TRRO quadratic": ("trro", {"minorizer": "quadratic"}),
-    "TRRO curvature": ("trro", {"minorizer": "curvature"}),
-    "TRRO paper (C from Theorem 1)": ("trro", {"minorizer": "paper"}),
-    "PIRO": ("piro", {}),
-    "ML-IRL": ("ml-irl", {}),
-}
 
 
 def exact_job(experiment: Experiment, demos: Demos | None = None) -> Job:
@@ -157,7 +151,7 @@ def _correlation(table: Float[np.ndarray, "states actions"], task: ExactTask) ->
 def _compare(experiment: Experiment, world: World) -> tuple[dict[str, Any], Float[np.ndarray, " states"]]:
     """Other algorithms on the same question, and this one on sampled episodes instead of exact demonstrations."""
 
-    def variant(algorithm: str, config: dict[str, Any], **changes: Any) -> tuple[list[float], World, TrainState]:
+    def variant(algorithm: str, config: Mapping[str, Any], **changes: Any) -> tuple[list[float], World, TrainState]:
         settings = experiment.settings | {"algorithm_config": asdict(ALGORITHMS[algorithm].config(**config))}
         question = replace(experiment, algorithm=algorithm, settings=settings, **changes)
         parts = build(question)
@@ -167,7 +161,10 @@ def _compare(experiment: Experiment, world: World) -> tuple[dict[str, Any], Floa
         return ell, parts, now[0]
 
     curves = [
-        {"label": label, "ell": variant(algorithm, config)[0]} for label, (algorithm, config) in COMPARED.items()
+        {"label": label, "ell": variant(name, config)[0]}
+        for name in MODULES
+        if "exact" in ALGORITHMS[name].worlds
+        for label, config in ALGORITHMS[name].compare.items()
     ]
     _, parts, state = variant(
         experiment.algorithm,

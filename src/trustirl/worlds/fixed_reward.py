@@ -119,7 +119,7 @@ def preset(task: Task, task_args: Mapping[str, Any] | None = None) -> dict[str, 
 def groups(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of an expert, with a preset's values as defaults."""
     kinds = {"solver": SolverConfig, "plan": Schedule, "expert": ExpertOptions}
-    return filled(kinds, {name: value for name, value in settings.items() if name != "steps"})
+    return filled(kinds, settings)
 
 
 def iterations(steps: int, schedule: Schedule) -> int:

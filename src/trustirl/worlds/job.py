@@ -95,7 +95,11 @@ def told_steps(steps: int, iterations: int, each: int, first: int = 0) -> list[s
 
 
 def filled(kinds: Mapping[str, type[Any]], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A dataclass of each kind, with what the settings say of its fields; a name that none has is refused."""
+    """A dataclass of each kind, with what a preset says of its fields; a name that none has is refused.
+
+    A preset's `steps` are no setting of any part.
+    """
+    settings = {name: value for name, value in settings.items() if name != "steps"}
     known = {field.name for kind in kinds.values() for field in fields(kind)}
     if unknown := sorted(settings.keys() - known):
         raise unknown_name("setting", unknown[0], known)

@@ -12,7 +12,7 @@ import gymnasium as gym
 import jax.numpy as jnp
 import numpy as np
 
-from trustirl.algorithms import ALGORITHMS
+from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.errors import InputError
 from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState, Transition
@@ -28,10 +28,6 @@ from trustirl.worlds.memory import check_networks
 from trustirl.worlds.simulator import Matched, StageOptions, matched, standards
 from trustirl.worlds.simulator_run import columns, stage_facts, summary_of
 
-# Algorithms that need no environment, with what differs from the defaults of a solver: one network, which gives the
-# logits where actions are finitely many.
-OFFLINE: dict[str, dict[str, Any]] = {"bc": {"critics": 1, "temperature": 1.0}}
-
 # An action on the border has an infinite pre-image under tanh, which no mean of a Gaussian should chase.
 INSIDE = np.float32(0.99)
 
@@ -44,12 +40,10 @@ class OfflineOptions(StageOptions):
     """Refuse demonstrated actions outside the action space instead of clipping them."""
 
 
-def groups(algorithm: str, exact: bool) -> dict[str, Any]:
-    """The settings of an algorithm."""
-    if exact:
-        raise InputError(f"{algorithm} learns from recorded steps: give it a Gymnasium task, such as CartPole-v1.")
-    kinds = {"algorithm_config": ALGORITHMS[algorithm].config, "solver": SolverConfig, "offline": OfflineOptions}
-    return filled(kinds, OFFLINE[algorithm])
+def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
+    """The settings of an algorithm, with the defaults of its paper or ours on the named task."""
+    kinds = {"algorithm_config": entry.config, "solver": SolverConfig, "offline": OfflineOptions}
+    return filled(kinds, entry.defaults.of(task, paper))
 
 
 def prepared(

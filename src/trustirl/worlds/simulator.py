@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree
 
-from trustirl.algorithms import ALGORITHMS
+from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import concat, minibatches
@@ -42,53 +42,6 @@ from trustirl.runs.learned import host_policies, make_solver
 from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
-
-# What a policy needs that follows a moving reward (docs/results.md): a low temperature, or the reward must
-# grow for long before it counts; LayerNorm and a quick target critic, or the values lag; a slower actor, or it runs
-# after what the critic only guesses, and a cap on values, or they run away; an average over the latest iterations, or
-# the last policy is a throw of the dice. Demonstrated steps in every minibatch, or it must find by itself what the
-# reward asks for; soon for the critic alone, or it is promised what it cannot do.
-FOLLOWER: dict[str, Any] = {"temperature": 0.02, "layer_norm": True, "tau": 0.02, "cap_values": True}
-FOLLOWER |= {"learning_rate": 1e-3, "actor_learning_rate": 3e-4, "averaging": 0.08}
-FOLLOWER |= {"demo_share": 0.25, "demo_fade": 60_000}
-
-# Algorithms that learn from samples (the others need to know the MDP), with what differs there from the exact world:
-# minibatches want small constant steps. Above sqrt(1/256 + 1/256) no step is worth the plain norm's price: mu starts
-# just below it and passes it as the target narrows, whereupon the reward comes to rest. A wide target leaves early
-# plateaus quickly. A reward that moves ever more slowly must not forget what the learner has given up (ML-IRL is
-# worse off with past steps).
-REWARD_STEP = {"reward_step": 1e-3, "decay": 0.0, "inner_steps": 10}
-TRUST_REGION = {"mu": 0.075, "target": 2.0, "narrowing": 1.5, "trust": "backtrack"}
-SAMPLED: dict[str, dict[str, Any]] = {
-    "piro": FOLLOWER | REWARD_STEP | TRUST_REGION | {"past_share": 0.5},
-    "ml-irl": FOLLOWER | REWARD_STEP,
-}
-
-# The paper's table for MuJoCo, but n = 10 where it says 1, with which PIRO is ML-IRL; the range of mu is that of the
-# released code. SAC is the usual one.
-PAPER: dict[str, dict[str, Any]] = {
-    name: ours
-    | {"temperature": 0.2, "layer_norm": False, "tau": 0.005, "cap_values": False}
-    | {"learning_rate": 3e-4, "actor_learning_rate": None, "averaging": 0.0}
-    | {"demo_share": 0.0, "demo_fade": None, "past_share": 0.0, "reward_step": 1e-4, "reward_batch": 256}
-    for name, ours in SAMPLED.items()
-}
-PAPER["piro"] |= {"mu": 0.01, "mu_min": 1e-3, "mu_max": 10.0, "target": 0.5, "narrowing": 0.0, "trust": "adaptive"}
-
-
-# CartPole's expert drifts off the track, and a reward that saw actions would blame them for it; the episode is as
-# long as the discount's horizon.
-CARTPOLE: dict[str, Any] = {"steps_per_iteration": 2500, "rounds": 5, "batch": 128, "reward_batch": 500}
-CARTPOLE |= {"width": 64, "learning_rate": 5e-4, "discount": 0.997, "temperature": 0.02, "reward_step": 3e-4}
-CARTPOLE |= {"reward_inputs": "state", "reward_width": 64, "evaluate_every": 2}
-
-# What an algorithm wants on a task that is not like robots, and for how long. PIRO's runs of CartPole are short: the
-# target narrows from far to almost nothing within a few updates.
-TUNED: dict[tuple[str, str], dict[str, Any]] = {
-    ("piro", "CartPole-v1"): CARTPOLE | {"target": 1.5, "narrowing": 3.0},
-    ("ml-irl", "CartPole-v1"): CARTPOLE,
-}
-TUNED_STEPS = {("piro", "CartPole-v1"): 61_000, ("ml-irl", "CartPole-v1"): 61_000}
 
 
 @dataclass(frozen=True)
@@ -280,21 +233,15 @@ def open_stage(
     return Stage(Practice(envs, to_host, kept), envs.backend, evaluate, close)
 
 
-def groups(algorithm: str, task: str | None = None, paper: bool = False) -> dict[str, Any]:
-    """The settings of an algorithm on Gymnasium tasks, with the defaults of the paper or ours on the named task."""
-    if algorithm not in SAMPLED:
-        raise InputError(
-            f"{algorithm} needs a known MDP, which a simulator does not give; choose another algorithm "
-            f"({', '.join(SAMPLED)}), or a task of the exact world (such as gridworld)."
-        )
+def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
+    """The settings of an algorithm on Gymnasium tasks, with the defaults of its paper or ours on the named task."""
     kinds = {
-        "algorithm_config": ALGORITHMS[algorithm].config,
+        "algorithm_config": entry.config,
         "solver": SolverConfig,
         "plan": Plan,
         "control": ControlOptions,
     }
-    ours = SAMPLED[algorithm] | TUNED.get((algorithm, task or ""), {})
-    return filled(kinds, PAPER[algorithm] if paper else ours)
+    return filled(kinds, entry.defaults.of(task, paper))
 
 
 def iterations(steps: int, plan: Plan) -> int:
@@ -340,6 +287,7 @@ def matched(
 ) -> Matched:
     """Make the task, read the demonstrations, and check that they belong together."""
     control_task = make_control_task(task or experiment.task, experiment.task_args)
+    _check_actions(ALGORITHMS[experiment.algorithm], control_task)
     demos = demos or find_demos(experiment.demos, control_task.env_id)
     if experiment.demo_episodes is not None:
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
@@ -473,6 +421,15 @@ def _experience(demos: Demos, obs: np.ndarray, action: np.ndarray, example: Tran
     return Transition(
         *(jnp.asarray(row, like.dtype) for row, like in zip(rows, jax.tree.leaves(example), strict=True))
     )
+
+
+def _check_actions(entry: Entry, task: ControlTask) -> None:
+    kind = "discrete" if task.discrete else "continuous"
+    if kind not in entry.actions:
+        raise InputError(
+            f"{entry.name} learns with {' and '.join(entry.actions)} actions, and {task.name} has {kind} ones; "
+            "choose another algorithm or task."
+        )
 
 
 def _kinds_of_reward(name: str) -> set[str]:
