@@ -295,6 +295,10 @@ class Demos:
         """Steps of each episode."""
         return np.diff(self.episode_ends, prepend=0)
 
+    def lifetimes(self) -> Int[np.ndarray, " episodes"]:
+        """Steps that each episode lasted, also where some were left out since."""
+        return self.time_in_episode()[self.episode_ends - 1] + 1
+
     @np.errstate(over="ignore")  # rewards may be the largest numbers there are
     def returns(self) -> Float[np.ndarray, " episodes"] | None:
         """The true return of each episode, where the rewards are known."""
@@ -337,14 +341,12 @@ class Demos:
         It weighs nothing where the episode did not terminate before the horizon: there, the limit ended it. Steps
         that subsampling left out are represented by those that it kept, so the rest shrinks alike.
         """
-        time = self.time_in_episode()
-        last = time[self.episode_ends - 1]
-        rest = rest_weight(last, horizon, discount)
+        lived = self.lifetimes()
+        rest = rest_weight(lived - 1, horizon, discount)
         if self.times is not None:
-            kept = np.add.reduceat(step_weight(time, discount), self.episode_ends - self.lengths())
-            lived = last + 1 if discount is None else (1 - discount ** (last + 1)) / (1 - discount)
-            rest = rest * kept / lived
-        return np.where(self.terminated & (last + 1 < horizon), rest, 0.0)
+            kept = np.add.reduceat(self.discount_weights(discount), self.episode_ends - self.lengths())
+            rest = rest * kept / (lived if discount is None else (1 - discount**lived) / (1 - discount))
+        return np.where(self.terminated & (lived < horizon), rest, 0.0)
 
     def content_hash(self) -> str:
         """SHA-256 of what training may read, with dtypes and shapes; rewards and provenance are left out."""

@@ -19,7 +19,6 @@ from trustirl.core.types import Transition
 from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces, place
 from trustirl.demos.inspect import inspect
-from trustirl.demos.inspect.seen import lifetimes
 from trustirl.demos.origin import env_arguments
 from trustirl.demos.schema import Demos, find_demos
 from trustirl.irl.loop import Loop
@@ -117,7 +116,7 @@ class Matched(NamedTuple):
         returns = self.demos.returns()
         if returns is None:
             return ""
-        longest = int(lifetimes(self.demos).max())
+        longest = int(self.demos.lifetimes().max())
         if longest > self.task.horizon:
             return (
                 f"demonstrated episodes last up to {count(longest, 'step')}, and the task stops after "

@@ -173,11 +173,6 @@ def action_bounds(seen: Inspection) -> tuple[np.ndarray, np.ndarray] | None:
     return (-unit, unit) if max(-actions.low.min(), actions.high.max()) == 1 else None
 
 
-def lifetimes(demos: Demos) -> Int[np.ndarray, " episodes"]:
-    """Steps that each episode lasted, also where some were left out since."""
-    return demos.time_in_episode()[demos.episode_ends - 1] + 1
-
-
 def _outside(actions: np.ndarray, task: TaskSpaces | None) -> Outside | None:
     if task is None or actions.shape[1:] != task.action_shape or (task.discrete and actions.dtype.kind == "f"):
         return None
@@ -197,7 +192,7 @@ def _ends(seen: Inspection) -> str:
     terminated = f"{demos.terminated.sum():,} in a terminal state"
     if task is None or demos.times is not None:
         return f"{terminated}, {(~demos.terminated).sum():,} at a time limit or cut"
-    full = (lifetimes(demos) >= task.horizon)[~demos.terminated]
+    full = (demos.lifetimes() >= task.horizon)[~demos.terminated]
     return (
         f"{terminated}, {full.sum():,} at the limit of {count(task.horizon, 'step')}, {(~full).sum():,} cut before it"
     )

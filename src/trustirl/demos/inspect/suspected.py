@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces
-from trustirl.demos.inspect.seen import Finding, Inspection, Severity, action_bounds, columns, lifetimes
+from trustirl.demos.inspect.seen import Finding, Inspection, Severity, action_bounds, columns
 
 MOST_NAMED = 8  # columns or episodes that a sentence names
 MOST_CHOICES = 1000  # beyond so many values, whole numbers are measurements and not choices
@@ -136,7 +136,7 @@ def _unused_actions(seen: Inspection) -> Iterator[Finding]:
 
 def _limits_as_ends(seen: Inspection) -> Iterator[Finding]:
     """Time limits that were written down as terminal states."""
-    demos, task, lived = seen.demos, seen.task, lifetimes(seen.demos)
+    demos, task, lived = seen.demos, seen.task, seen.demos.lifetimes()
     limit = int(lived[0]) if task is None else task.horizon
     suspect = demos.terminated & (lived == limit)
     if task is None and not (len(demos) > 1 and limit > 1 and suspect.all()):
@@ -152,7 +152,7 @@ def _limits_as_ends(seen: Inspection) -> Iterator[Finding]:
 
 
 def _early_cuts(seen: Inspection) -> Iterator[Finding]:
-    demos, task, lived = seen.demos, seen.task, lifetimes(seen.demos)
+    demos, task, lived = seen.demos, seen.task, seen.demos.lifetimes()
     if task is None or demos.times is not None:  # with steps left out, nobody knows the last one
         return
     cut = ~demos.terminated & (lived < task.horizon)
@@ -190,7 +190,7 @@ def _odd_lengths(seen: Inspection) -> Iterator[Finding]:
 
 def _missing_steps(seen: Inspection) -> Iterator[Finding]:
     demos = seen.demos
-    gaps = lifetimes(demos) != demos.lengths()
+    gaps = demos.lifetimes() != demos.lengths()
     if gaps.any():
         yield Finding(
             "note",
