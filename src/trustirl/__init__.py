@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from trustirl.core.errors import DemoError, InputError, Interrupted, NumericalError, TrustIRLError
     from trustirl.core.precision import double_precision
     from trustirl.demos import Demos
-    from trustirl.runs.run import LearnedReward, Run, load, load_reward
+    from trustirl.rewards.reward import LearnedReward
+    from trustirl.rewards.saved import load_reward
+    from trustirl.runs.run import Run, load
     from trustirl.tasks.registry import TASKS
     from trustirl.training.train import resume, train, train_expert
 
@@ -20,13 +22,13 @@ _HOMES = {
     "Demos": "trustirl.demos",
     "InputError": "trustirl.core.errors",
     "Interrupted": "trustirl.core.errors",
-    "LearnedReward": "trustirl.runs.run",
+    "LearnedReward": "trustirl.rewards.reward",
     "NumericalError": "trustirl.core.errors",
     "Run": "trustirl.runs.run",
     "TrustIRLError": "trustirl.core.errors",
     "double_precision": "trustirl.core.precision",
     "load": "trustirl.runs.run",
-    "load_reward": "trustirl.runs.run",
+    "load_reward": "trustirl.rewards.saved",
     "register": "trustirl.algorithms",
     "resume": "trustirl.training.train",
     "train": "trustirl.training.train",

@@ -10,7 +10,7 @@ import pytest
 from trustirl.core.records import Solver
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.policy import HostPolicy, Policies
-from trustirl.runs.learned import ControlPolicy, host_policies, make_solver
+from trustirl.runs.policies import ControlPolicy, host_policies, make_solver
 from trustirl.tasks.gym import Spaces
 
 OBS, ACTIONS, SEEDS = 5, 3, 3

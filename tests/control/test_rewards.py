@@ -1,6 +1,7 @@
 """The network reward of Gymnasium tasks: where it lies, and that its gradient reaches everywhere."""
 
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,7 +14,9 @@ from trustirl.core.types import Transition
 from trustirl.demos.schema import Demos
 from trustirl.nets.mlp import standardiser
 from trustirl.nets.rewards import NetworkReward, network_reward_factory
-from trustirl.runs.learned import load_rewards, save_rewards
+from trustirl.rewards.kinds import NetworkCard
+from trustirl.rewards.saved import load_rewards, save_rewards
+from trustirl.rollouts.spaces import SpacesCard
 from trustirl.tasks.gym import make_control_task
 from trustirl.worlds.simulator import standards
 
@@ -79,8 +82,9 @@ def test_a_saved_reward_pays_the_same(tmp_path: Path) -> None:
     made = network_reward_factory(batch, 0, True, 16, 2, 3.0)(jax.random.key(0))
     last = lambda net: net.network.layers[-1].weight  # noqa: E731
     made = eqx.tree_at(last, made, 3 * jax.random.normal(jax.random.key(1), last(made).shape, jnp.float32))
-    card = {"action_inputs": True, "width": 16, "depth": 2, "bound": 3.0, "discount": 0.9, "termination": "T0"}
-    save_rewards(tmp_path, jax.tree.map(lambda x: x[None] if eqx.is_array(x) else x, made), task, card)
+    sizes: dict[str, Any] = {"spaces": SpacesCard.of(task), "seeds": 1, "width": 16, "depth": 2, "bound": 3.0}
+    card = NetworkCard(**sizes, action_inputs=True, discount=0.9, termination="T0")
+    save_rewards(tmp_path, jax.tree.map(lambda x: x[None] if eqx.is_array(x) else x, made), card)
     loaded = load_rewards(tmp_path)[0](obs, action)
     assert loaded.std() > 0.1
     np.testing.assert_allclose(loaded, made(batch), rtol=1e-5)

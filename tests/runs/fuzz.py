@@ -34,8 +34,11 @@ from trustirl.core.precision import double_precision
 from trustirl.core.types import IrlState, TrainState, Transition
 from trustirl.nets.rewards import network_reward_factory, reward_factory
 from trustirl.report.runs import read_run
+from trustirl.rewards.kinds import NetworkCard, TableCard
+from trustirl.rewards.saved import load_rewards, save_rewards
 from trustirl.rl.config import SolverConfig
-from trustirl.runs import learned, run
+from trustirl.rollouts.spaces import SpacesCard
+from trustirl.runs import policies, run
 from trustirl.runs.folder import RunFolder
 from trustirl.tasks.gym import Spaces
 from trustirl.training.train import expert_groups, question, setting_groups
@@ -71,17 +74,18 @@ def control_folder(folder: Path, spaces: Spaces) -> Path:
     asked(folder, "piro", spaces.name)
     config = SolverConfig(width=8, depth=1)
     mean, std = np.zeros(spaces.obs_dim, np.float32), np.ones(spaces.obs_dim, np.float32)
-    solver = learned.make_solver(spaces, config, mean, std)
+    solver = policies.make_solver(spaces, config, mean, std)
     actors = eqx.filter_vmap(lambda key: solver.actor(solver.init(key)))(keys())
-    learned.save_policies(folder, actors, spaces, config, mean, std)
+    policies.save_policies(folder, actors, spaces, config, mean, std)
     pairs = Transition(
         jnp.zeros((2, spaces.obs_dim)),
         jnp.zeros((2, *spaces.action_shape), int if spaces.discrete else float),
         jnp.ones(2),
     )
     make = network_reward_factory(pairs, spaces.action_dim if spaces.discrete else 0, True, 8, 1, 10.0)
-    card = {"action_inputs": True, "width": 8, "depth": 1, "bound": 10.0, "discount": 0.99, "termination": "T2"}
-    learned.save_rewards(folder, eqx.filter_vmap(make)(keys()), spaces, card)
+    sizes: dict[str, Any] = {"spaces": SpacesCard.of(spaces), "seeds": SEEDS, "width": 8, "depth": 1, "bound": 10.0}
+    card = NetworkCard(**sizes, action_inputs=True, discount=0.99, termination="T2")
+    save_rewards(folder, eqx.filter_vmap(make)(keys()), card)
     return folder
 
 
@@ -92,9 +96,9 @@ def exact_folder(folder: Path, kind: Any) -> Path:
     with double_precision():
         make = reward_factory(kind, np.eye(5), 2, True)
         rewards = eqx.filter_vmap(make)(keys())
-        card = {"kind": kind, "action_inputs": True, "states": 5, "actions": 2, "features": 5, "seeds": SEEDS}
-        run.save_rewards(folder, rewards, card | {"width": 64, "depth": 2})
-        run.save_policies(folder, np.full((SEEDS, 5, 2), -np.log(2)))
+        sizes = {"states": 5, "actions": 2, "features": 5, "seeds": SEEDS, "width": 64, "depth": 2}
+        save_rewards(folder, rewards, TableCard(kind=kind, action_inputs=True, **sizes))
+        policies.save_tables(folder, np.full((SEEDS, 5, 2), -np.log(2)))
     return folder
 
 
@@ -128,9 +132,9 @@ def openers(originals: dict[str, Path]) -> list[tuple[str, str, tuple[Callable[[
     restored = lambda folder: RunFolder(folder).restore(small_state())  # noqa: E731
     wanted = []
     for kind in ("discrete", "continuous", "table", "linear", "mlp"):
-        read_policies = learned.load_policies if kind in ("discrete", "continuous") else run.load
+        read_policies = policies.load_policies if kind in ("discrete", "continuous") else run.load
         for name in ("policy.json", "policy.safetensors", "reward.json", "reward.safetensors"):
-            opens = run.load_rewards if name.startswith("reward") else read_policies
+            opens = load_rewards if name.startswith("reward") else read_policies
             wanted.append((kind, name, (opens,)))
         for name in ("config.json", "summary.json"):
             wanted += 2 * [(kind, name, (run.load, read_run, experiment))]

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from trustirl.core.errors import InputError
 
 MOST_TEXT = 64 * 2**20  # bytes of a text file that we read whole: a hundred times what the largest run writes
 MOST_ARRAYS = 64 * 2**30
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # how many of something a file tells of
 
 
 def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -1,13 +1,13 @@
 """Pytrees as named arrays and back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from trustirl.core.errors import InputError
 
@@ -45,6 +45,27 @@ def tree_from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], where: Path
 
     leaves = [fill(path, leaf) for path, leaf in named]
     return eqx.combine(jax.tree_util.tree_unflatten(structure, leaves), static)
+
+
+def check_sizes(arrays: Mapping[str, np.ndarray], card: Path, seeds: int, depth: int, **sizes: int) -> None:
+    """Refuse a card whose numbers its arrays cannot have, before anything of that size is built."""
+    axes = [length for array in arrays.values() for length in array.shape]
+    if {array.shape[:1] for array in arrays.values()} != {(seeds,)} or depth > len(arrays):
+        raise InputError(f"{card} tells of other seeds or layers than are stored beside it; restore it.")
+    for name, size in sizes.items():
+        if size > max(axes):
+            raise InputError(f"{card} says {name} {size}, more than any array beside it has; restore it.")
+
+
+def stacked_shapes(make: Callable[[Array], PyTree], seeds: int) -> PyTree:
+    """The shapes of what `make` makes of keys, for so many seeds at once; takes no memory."""
+    keys = jax.vmap(jax.random.key)(jax.numpy.arange(seeds))
+    return eqx.filter_eval_shape(eqx.filter_vmap(make), keys)
+
+
+def one(stacked: PyTree, index: int) -> PyTree:
+    """One seed's part of a stacked pytree."""
+    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, stacked)
 
 
 def _is_key(leaf: jax.Array | Shape) -> bool:

@@ -94,8 +94,22 @@ def network_reward_factory(
     if actions and action_inputs:  # one-hot inputs are on a scale already
         mean[-actions:], std[-actions:] = 0.0, 1.0
 
+    return blank_network_reward(mean, std, actions, action_inputs, width, depth, bound)
+
+
+def blank_network_reward(
+    mean: Float[np.ndarray, " inputs"],
+    std: Float[np.ndarray, " inputs"],
+    actions: int,
+    action_inputs: bool,
+    width: int,
+    depth: int,
+    bound: float,
+) -> Callable[[Array], NetworkReward]:
+    """A function of a key that makes a network reward of zero, on inputs of these statistics."""
+
     def make(key: Array) -> NetworkReward:
-        network = eqx.nn.MLP(data.shape[1] + 1, "scalar", width, depth, jax.nn.relu, dtype=jnp.float32, key=key)
+        network = eqx.nn.MLP(len(mean) + 1, "scalar", width, depth, jax.nn.relu, dtype=jnp.float32, key=key)
         last = lambda net: (net.layers[-1].weight, net.layers[-1].bias)  # noqa: E731
         network = eqx.tree_at(last, network, replace_fn=jnp.zeros_like)
         return NetworkReward(network, jnp.asarray(mean), jnp.asarray(std), actions, action_inputs, bound)

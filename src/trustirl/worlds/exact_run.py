@@ -21,9 +21,11 @@ from trustirl.evaluation.recovery import align
 from trustirl.evaluation.returns import episode_return, mode
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.nets.rewards import DEPTH, WIDTH, TableReward
+from trustirl.rewards.kinds import TableCard
+from trustirl.rewards.saved import load_rewards, save_rewards
 from trustirl.rl.exact import occupancy, optimal_value
 from trustirl.rollouts.ledger import Ledger
-from trustirl.runs.run import load_rewards, save_policies, save_rewards
+from trustirl.runs.policies import save_tables
 from trustirl.tasks.exact import ExactTask
 from trustirl.worlds.exact import ExactOptions, World, action_inputs, build
 from trustirl.worlds.job import Experiment, Job, Row
@@ -72,7 +74,7 @@ def write_results(
     """Everything that is known only at the end; the summary comes last and marks the run as finished."""
     task, mdp = world.task, world.mdp
     truth = jnp.asarray(task.true_reward)
-    save_policies(path, np.asarray(state.irl.policy.log_prob))
+    save_tables(path, np.asarray(state.irl.policy.log_prob))
     save_rewards(path, state.irl.reward, _reward_card(experiment, task))
     tables = np.stack([reward.table() for reward in load_rewards(path)])
     visits = jax.jit(jax.vmap(occupancy, (None, 0)))
@@ -127,18 +129,18 @@ def demonstrated_return(demos: Demos, task: ExactTask) -> float:
     return float(task.true_reward[demos.observations, demos.actions].sum() / len(demos))
 
 
-def _reward_card(experiment: Experiment, task: ExactTask) -> dict[str, Any]:
+def _reward_card(experiment: Experiment, task: ExactTask) -> TableCard:
     options = ExactOptions(**experiment.settings["exact"])
-    return {
-        "kind": options.reward,
-        "action_inputs": action_inputs(options, task),
-        "states": task.mdp.states,
-        "actions": task.mdp.actions,
-        "features": task.features.shape[1],
-        "width": WIDTH,
-        "depth": DEPTH,
-        "seeds": experiment.seeds,
-    }
+    return TableCard(
+        kind=options.reward,
+        action_inputs=action_inputs(options, task),
+        states=task.mdp.states,
+        actions=task.mdp.actions,
+        features=task.features.shape[1],
+        width=WIDTH,
+        depth=DEPTH,
+        seeds=experiment.seeds,
+    )
 
 
 def _correlation(table: Float[np.ndarray, "states actions"], task: ExactTask) -> float:

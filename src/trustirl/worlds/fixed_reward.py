@@ -31,7 +31,7 @@ from trustirl.rl.config import SolverConfig
 from trustirl.rl.truth import PaidTransition, true_reward
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
-from trustirl.runs.learned import host_policies, make_solver
+from trustirl.runs.policies import host_policies, make_solver
 from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, check_networks

@@ -13,7 +13,7 @@ from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Schedule
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import SEED_BITS
-from trustirl.runs.learned import ControlPolicy, save_policies
+from trustirl.runs.policies import ControlPolicy, save_policies
 from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.fixed_reward import ExpertOptions, Task, build, iterations
 from trustirl.worlds.job import Experiment, Job, Row, told_steps

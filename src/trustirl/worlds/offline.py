@@ -22,7 +22,7 @@ from trustirl.irl.offline import offline_loop
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
-from trustirl.runs.learned import host_policies, make_solver, save_policies
+from trustirl.runs.policies import host_policies, make_solver, save_policies
 from trustirl.worlds.job import Experiment, Job, Row, filled, told_steps
 from trustirl.worlds.memory import check_networks
 from trustirl.worlds.simulator import Matched, StageOptions, matched, standards

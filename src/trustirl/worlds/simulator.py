@@ -37,7 +37,7 @@ from trustirl.rollouts.host import (
 from trustirl.rollouts.ledger import Ledger, Purpose
 from trustirl.rollouts.policy import Policies
 from trustirl.rollouts.spaces import from_env_actions
-from trustirl.runs.learned import host_policies, make_solver
+from trustirl.runs.policies import host_policies, make_solver
 from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes

@@ -13,9 +13,12 @@ from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Plan
+from trustirl.rewards.kinds import NetworkCard
+from trustirl.rewards.saved import save_rewards
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.ledger import Ledger
-from trustirl.runs.learned import save_policies, save_rewards
+from trustirl.rollouts.spaces import SpacesCard
+from trustirl.runs.policies import save_policies
 from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.job import Experiment, Job, Row, told_steps
 from trustirl.worlds.simulator import ControlOptions, build, iterations
@@ -43,15 +46,17 @@ def control_job(
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         actors = parts.solver.outcome(state.irl.policy)
         save_policies(path, actors, parts.task, config, *parts.statistics)
-        card = {
-            "action_inputs": options.reward_inputs == "state-action",
-            "width": options.reward_width,
-            "depth": options.reward_depth,
-            "bound": options.reward_bound,
-            "discount": config.discount,
-            "termination": options.termination,
-        }
-        save_rewards(path, state.irl.reward, parts.task, card)
+        card = NetworkCard(
+            spaces=SpacesCard.of(parts.task),
+            seeds=experiment.seeds,
+            action_inputs=options.reward_inputs == "state-action",
+            width=options.reward_width,
+            depth=options.reward_depth,
+            bound=options.reward_bound,
+            discount=config.discount,
+            termination=options.termination,
+        )
+        save_rewards(path, state.irl.reward, card)
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
         write_json(path / "summary.json", summary | parts.given.expert_return())

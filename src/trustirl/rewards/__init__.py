@@ -1,0 +1,1 @@
+"""Learned rewards: loaded, called, wrapped, saved, whatever the world."""
