@@ -131,7 +131,7 @@ def time_loop(task: str, demos: str, seeds: int, envs: int, steps: int | None) -
     given = {"steps_per_iteration": steps, "envs": envs, "evaluation_episodes": 1}
     settings = settle(groups(ALGORITHMS["piro"], ""), given, "piro")
     total = settings["plan"]["warmup"] + (LOOP_ITERATIONS + 2) * steps
-    parts = build(Experiment("piro", task, {}, demos, 1, "first", seeds, total, settings))
+    parts = build(Experiment("piro", task, {}, demos, 1, "first", seeds, total, settings, "simulator"))
     ends = []
     for state, _ in iterate(parts.loop, seed_keys(seeds), LOOP_ITERATIONS + 1):
         jax.block_until_ready(state.irl.policy)

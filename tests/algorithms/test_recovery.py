@@ -10,7 +10,7 @@ import pytest
 from trustirl.algorithms import ALGORITHMS
 from trustirl.evaluation.recovery import align
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.worlds.exact import ExactOptions, World, build
+from trustirl.worlds.exact import ExactOptions, Parts, build
 from trustirl.worlds.job import Experiment
 
 
@@ -28,15 +28,16 @@ def learn(algorithm: str, task: str, steps: int, demo_episodes: int | None = Non
             "algorithm_config": asdict(ALGORITHMS[algorithm].config(**config)),
             "exact": asdict(ExactOptions(reward_inputs="state")),
         },
+        world="exact",
     )
-    world: World = build(experiment)
+    world: Parts = build(experiment)
     ell = []
     for now in iterate(world.loop, seed_keys(1), steps):
         ell.append(float(now[1]["ell"][0]))
     return world, now[0], now[1], np.array(ell)
 
 
-def recovered(world: World, state: Any) -> float:
+def recovered(world: Parts, state: Any) -> float:
     return align(np.asarray(state.irl.reward.table[0]), world.task.true_reward[:, 0]).correlation
 
 

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import trustirl as ti
@@ -73,6 +75,16 @@ def test_every_module_holds_the_entry_of_its_name_and_is_short() -> None:
         assert len(lines) <= 150, name
 
 
+def test_nothing_else_in_the_package_names_an_algorithm() -> None:
+    own = set(MODULES.values())
+    words = re.compile(rf"\b({'|'.join({*own, *MODULES})})\b", re.IGNORECASE)
+    for file in Path(ti.__file__).parent.rglob("*.py"):
+        if file.parent.name == "algorithms" and file.stem in {*own, "__init__"}:
+            continue
+        if file.name != "suites.py":  # the built-in ones
+            assert not words.findall(file.read_text()), file
+
+
 def test_the_documents_name_every_algorithm() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     assert all(f"`{name}`" in readme for name in MODULES)
@@ -105,7 +117,10 @@ def test_its_defaults_are_its_own() -> None:
 def test_it_learns_on_simulators(task: str, demos: ti.Demos, tmp_path: Path) -> None:
     run = ti.train(NAME, task, demos, seeds=2, steps=260, out=tmp_path / "run", **SETTINGS)
     assert max(row["drift"] for row in rows(run.path) if row["drift"] is not None) > 0
-    assert NAME.upper() in (run.path / "report.html").read_text()
+    page = (run.path / "report.html").read_text()
+    assert NAME.upper() in page
+    assert "What else was recorded" in page
+    assert all(np.isfinite(row["reward_size"]) for row in rows(run.path) if row["iteration"])
     assert len(ti.load(run.path).rewards) == 2
 
 

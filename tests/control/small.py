@@ -54,6 +54,7 @@ def experiment(algorithm: str = "piro", task: str = "CartPole-v1", seeds: int = 
         seeds=seeds,
         steps=260,
         settings=settle(setting_groups(algorithm, task), SETTINGS | changes, algorithm),
+        world="simulator",
     )
 
 

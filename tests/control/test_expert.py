@@ -22,7 +22,7 @@ from trustirl.demos import restore_state
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.irl.practice import Steps
 from trustirl.rl.truth import PaidTransition, true_reward
-from trustirl.training.train import expert_groups
+from trustirl.training.train import setting_groups
 from trustirl.worlds import fixed_reward as expert
 from trustirl.worlds.fixed_reward_run import FIRST_SEED
 from trustirl.worlds.job import Experiment, settle
@@ -57,9 +57,9 @@ def ledge() -> gym.Env:
 
 def question(task: Any = "CartPole-v1", seeds: int = 2, **changes: Any) -> Experiment:
     """Three iterations, the first one included."""
-    settings = settle(expert_groups(task), SMALL | changes, "an expert")
+    settings = settle(setting_groups("expert", task), SMALL | changes, "an expert")
     name = task if isinstance(task, str) else task.__name__
-    return Experiment("expert", name, {}, "", None, "first", seeds, 260, settings)
+    return Experiment("expert", name, {}, "", None, "first", seeds, 260, settings, "fixed reward")
 
 
 def test_replay_rows_carry_the_true_reward_of_their_own_transition_and_training_repeats_itself() -> None:

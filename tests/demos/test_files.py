@@ -336,7 +336,7 @@ def test_training_reads_any_file(tmp_path: Path) -> None:
     arrays = {"observations": np.array([0, 1, 2, 2]), "actions": np.array([4, 1, 0, 3])}
     path = write_hdf5(tmp_path / "grid.h5", arrays | {"episode_ends": np.array([2, 4])})
     settings = settle(setting_groups("mce", "gridworld"), {}, "mce")
-    world = build(Experiment("mce", "gridworld", {"size": 3}, str(path), None, "first", 1, 2, settings))
+    world = build(Experiment("mce", "gridworld", {"size": 3}, str(path), None, "first", 1, 2, settings, "exact"))
     np.testing.assert_array_equal(world.demo.obs, arrays["observations"])
     np.testing.assert_allclose(world.demo.weight[1] / world.demo.weight[0], world.mdp.discount)
     wrong = write_hdf5(tmp_path / "wrong.h5", arrays | {"actions": np.array([0, 1, 0, 9]), "episode_ends": [2, 4]})

@@ -41,7 +41,7 @@ from trustirl.rollouts.spaces import SpacesCard
 from trustirl.runs import policies, run
 from trustirl.runs.folder import RunFolder
 from trustirl.tasks.gym import Spaces
-from trustirl.training.train import expert_groups, question, setting_groups
+from trustirl.training.train import question, setting_groups
 from trustirl.worlds.job import Experiment
 
 BOX = {"action_low": np.full(1, -2, np.float32), "action_high": np.full(1, 2, np.float32)}
@@ -123,7 +123,7 @@ def experiment(folder: Path) -> Experiment:
     """The first half of `resume`."""
     config = RunFolder(folder).config()
     algorithm, task = str(config.get("algorithm")), str(config.get("task"))
-    groups = expert_groups("CartPole-v1") if algorithm == "expert" else setting_groups(algorithm, task)
+    groups = setting_groups(algorithm, "CartPole-v1" if algorithm == "expert" else task)
     return Experiment.from_config(config, groups, folder)
 
 

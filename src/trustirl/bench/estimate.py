@@ -10,11 +10,9 @@ from trustirl.bench.plan import Job, Part
 from trustirl.bench.work import state_of, tail
 from trustirl.core.errors import InputError
 from trustirl.core.files import parse_json
+from trustirl.worlds.world import WORLDS
 
-EXACT_SECONDS = 0.05  # per reward update; the rest of the numbers were measured on two ARM cores as well
-FIT_SECONDS = 0.004  # per gradient step of a fit to demonstrations
-UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
-STARTING = 20.0  # to load and to compile
+STARTING = 20.0  # seconds to load and to compile
 TAIL = 8192  # bytes at the end of metrics.jsonl that hold its last rows
 
 
@@ -46,10 +44,8 @@ def progress(job: Job, run: Path) -> float:
     row = last_row(run)
     if row is None:
         return 0.0
-    settings = job.experiment.settings
-    done = row.env_steps if "plan" in settings else row.iteration
-    if "offline" in settings:
-        done *= settings["algorithm_config"]["updates"]
+    world = WORLDS[job.experiment.world]
+    done = row.env_steps if world.facts.samples else row.iteration * world.each(job.experiment)
     return min(1.0, done / job.experiment.steps)
 
 
@@ -64,15 +60,8 @@ def seconds_left(job: Job, jobs: Sequence[Job], out: Path) -> tuple[float, bool]
 
 def rough_seconds(job: Job) -> float:
     """Seconds per seed by a rule of thumb."""
-    settings, steps, start = job.experiment.settings, job.experiment.steps, STARTING / job.asked.seeds
-    if "offline" in settings:
-        return steps * FIT_SECONDS + start
-    if "plan" not in settings:
-        return steps * EXACT_SECONDS / job.asked.seeds + start
-    plan, width = settings["plan"], settings["solver"]["width"]
-    least, most = UPDATE_SECONDS
-    update = least + most * plan["batch"] * width**2 / (256 * 256**2)
-    return float(steps * plan["update_ratio"] * update + start)
+    experiment = job.experiment
+    return WORLDS[experiment.world].seconds(experiment) + STARTING / experiment.seeds
 
 
 def _measured(job: Job, jobs: Sequence[Job], out: Path) -> float | None:

@@ -17,9 +17,10 @@ from trustirl.core.errors import InputError, unknown_setting
 from trustirl.core.files import fitting, read_json
 from trustirl.demos.formats.minari import is_minari, local_root
 from trustirl.training.asking import train_question
-from trustirl.training.train import is_exact, question, replay_bytes_per_seed, setting_groups
+from trustirl.training.train import question, setting_groups
 from trustirl.worlds.job import Experiment
 from trustirl.worlds.memory import MOST, free_bytes
+from trustirl.worlds.world import WORLDS, world_of
 
 FORMAT = 1
 NOT_ASKED = ("out", "overwrite")
@@ -172,10 +173,11 @@ def command_line(asked: Question, part: Part | None = None) -> list[str]:
     words += _option("seeds", seeds.seeds)
     if seeds.first_seed:
         words += _option("first_seed", seeds.first_seed)
-    settings = dict(asked.overrides)
-    if is_exact(asked.task):
-        settings = {"compare": False} | settings
-    for name, value in settings.items():
+    # Nobody waits for a single run of many: what is drawn for those who do is left out, unless it is asked for.
+    looked_at = world_of(asked.algorithm, asked.task).looked_at
+    groups = setting_groups(asked.algorithm, asked.task).values() if looked_at else ()
+    quiet = {name: vars(default)[name] for default in groups for name in looked_at if name in vars(default)}
+    for name, value in (quiet | dict(asked.overrides)).items():
         words += _option(name, value)
     return words
 
@@ -200,7 +202,7 @@ def _job(asked: Question, before: dict[str, Any] | None, workers: int) -> Job:
             raise unknown_setting(asked.algorithm, name, known)
     told = train_question(command_line(asked))
     experiment = question(**{name: value for name, value in told.items() if name not in NOT_ASKED})
-    need = replay_bytes_per_seed(experiment)
+    need = WORLDS[experiment.world].check(experiment)
     if before is None:
         return Job(asked, experiment, need, _parts(asked, need, workers))
     parts = fitting(before, f"{asked.name} in bench.json", Recorded).parts

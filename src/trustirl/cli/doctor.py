@@ -248,6 +248,7 @@ def learning() -> str:
         seeds=1,
         steps=UPDATES,
         settings=settle(setting_groups(name, "gridworld"), {}, name),
+        world="exact",
     )
     with double_precision():
         ell = [float(metrics["ell"][0]) for _, metrics in iterate(build(experiment).loop, seed_keys(1), UPDATES)]

@@ -20,7 +20,8 @@ from trustirl.runs.film import add_film
 from trustirl.runs.run import Evaluation, Run, load
 from trustirl.training.asking import asked, train_question
 from trustirl.training.parsing import parse
-from trustirl.training.train import expert_groups, resume, train, train_expert
+from trustirl.training.train import resume, setting_groups, train, train_expert
+from trustirl.worlds.world import EXPERT
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def train_command(arguments: list[str]) -> None:
 def expert_command(arguments: list[str]) -> None:
     """Train an expert on the true reward."""
     task, *rest = arguments
-    run = train_expert(task, **asked(ExpertQuestion, expert_groups(task), rest, f"trustirl expert {task}"))
+    run = train_expert(task, **asked(ExpertQuestion, setting_groups(EXPERT, task), rest, f"trustirl expert {task}"))
     _announce(run)
     print(f"demonstrations: {run.path / 'demos.npz'} (return {run.summary['demo_return']:.2f})")
 
@@ -105,20 +106,21 @@ def evaluate_command(arguments: list[str]) -> None:
     options = parse(EvaluateOptions, arguments, "trustirl evaluate")
     run = load(options.run)
     known = Evaluation(np.asarray(run.summary["returns"])[:, None], env_steps=0)
-    seen = known if run.exact else run.evaluate(options.episodes, seed=options.seed, task=options.task)
+    exact = run.world.expectations
+    seen = known if exact else run.evaluate(options.episodes, seed=options.seed, task=options.task)
     seeds = [run.config.get("first_seed", 0) + place for place in range(len(seen.returns))]
     if options.json:
-        told = {"run": str(run.path), "exact": run.exact, "seeds": seeds, "returns": seen.returns.tolist()}
+        told = {"run": str(run.path), "exact": exact, "seeds": seeds, "returns": seen.returns.tolist()}
         levels = {name: run.summary.get(name) for name in ("expert_return", "random_return")}
         print(json.dumps(told | levels | {"env_steps": seen.env_steps}, indent=2))
         return
     cells = [tuple(f"{value:,.2f}" for value in (x.mean(), x.std(), x.min(), x.max())) for x in seen.returns]
     rows = [(str(seed), *row) for seed, row in zip(seeds, cells, strict=True)]
     rows = [("Seed", "Mean", "Deviation", "Worst", "Best"), *rows]
-    print_rows([row[:2] for row in rows] if run.exact else rows)
+    print_rows([row[:2] for row in rows] if exact else rows)
     print(f"inter-quartile mean over seeds: {_beside_expert(seen.returns.mean(axis=1), run.summary)}")
     played = f"{count(seen.returns.shape[1], 'new episode')} per seed, {count(seen.env_steps, 'environment step')}"
-    print("exact expectations, no episode was played" if run.exact else played)
+    print("exact expectations, no episode was played" if exact else played)
 
 
 def _beside_expert(returns: np.ndarray, summary: dict[str, Any]) -> str:

@@ -2,6 +2,6 @@
 
 from trustirl.report.compare import report, write_comparison
 from trustirl.report.page import write_report
-from trustirl.report.runs import ControlRun, ExactRun, RunFiles, read_run
+from trustirl.report.runs import RunFiles, read_run
 
-__all__ = ["ControlRun", "ExactRun", "RunFiles", "read_run", "report", "write_comparison", "write_report"]
+__all__ = ["RunFiles", "read_run", "report", "write_comparison", "write_report"]

@@ -22,7 +22,7 @@ from trustirl.report.figures import CLOCKS, draw_recovered
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, write_drawn
 from trustirl.report.page import write_report
 from trustirl.report.plots import Plot, Series
-from trustirl.report.runs import ExactRun, Numbers
+from trustirl.report.runs import Numbers
 from trustirl.report.study import Row, Study, is_run, read_study
 from trustirl.report.words import count, duration
 
@@ -287,16 +287,17 @@ def _rewards(study: Study) -> str:
     """What each row recovered of a reward that is known, mean of its seeds, on tasks whose states make a picture."""
     parts = []
     for place, task in enumerate(study.tasks):
-        exact = [(row.label, [run for run in row.runs if isinstance(run, ExactRun)]) for row in study.of_task(task)]
-        drawn = [(label, runs) for label, runs in exact if runs]
+        known = [(row.label, [run.known for run in row.runs if run.known]) for row in study.of_task(task)]
+        drawn = [(label, runs) for label, runs in known if runs]
         if not drawn:
             continue
         _, (first, *_) = drawn[0]
-        if first.summary.picture.shape is None:
+        true = first.maps.true_reward
+        if first.picture.shape is None or true is None:
             continue
         recovered = [(label, np.concatenate([run.maps.recovered_reward for run in runs])) for label, runs in drawn]
-        alike = [each for each in recovered if each[1].shape[1] == first.maps.true_reward.size][:MOST_MAPS]
-        draw = partial(draw_recovered, f"rewards-{place}", first.maps.true_reward, alike, first.summary.picture)
+        alike = [each for each in recovered if each[1].shape[1] == true.size][:MOST_MAPS]
+        draw = partial(draw_recovered, f"rewards-{place}", true, alike, first.picture)
         left = f" The first {MOST_MAPS} of {len(drawn)} rows." if len(drawn) > MOST_MAPS else ""
         caption = (
             "The reward behind the demonstrations beside those recovered from them, means over seeds, drawn with "

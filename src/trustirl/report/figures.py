@@ -30,7 +30,7 @@ from trustirl.report.drawing import (
     name_axes,
     svg,
 )
-from trustirl.report.runs import ExactRun, Numbers, Picture, RunFiles
+from trustirl.report.runs import Known, Numbers, Picture, RunFiles
 from trustirl.report.words import number
 
 MOST_BARS, MOST_POINTS, MOST_VECTOR_CELLS, MOST_TIPS = 24, 200, 400, 100
@@ -59,23 +59,26 @@ def correlation(true: Numbers, recovered: Numbers) -> float:
     return float(np.corrcoef(true, recovered)[0, 1]) if varies else float("nan")
 
 
-def draw_rewards(run: ExactRun, layout: Layout) -> str:
+def draw_rewards(known: Known, layout: Layout) -> str:
     """The true reward beside the recovered ones."""
-    maps = run.maps
+    maps = known.maps
     recovered = [("Recovered", maps.recovered_reward)]
     if maps.sampled_recovered_reward is not None:
-        episodes = run.comparison.sampled_episodes if run.comparison else None
+        episodes = known.comparison.sampled_episodes if known.comparison else None
         source = f"From {episodes} episodes" if episodes else "From episodes"
         recovered.append((source, maps.sampled_recovered_reward[np.newaxis]))
-    return draw_recovered("rewards", maps.true_reward, recovered, run.summary.picture, layout)
+    return draw_recovered("rewards", maps.true_reward, recovered, known.picture, layout)
 
 
 def draw_recovered(
-    name: str, true: Numbers, recovered: Sequence[tuple[str, Numbers]], picture: Picture, layout: Layout
+    name: str, true: Numbers | None, recovered: Sequence[tuple[str, Numbers]], picture: Picture, layout: Layout
 ) -> str:
-    """The true reward beside recovered ones, each [seeds, states] and brought onto the true scale."""
-    panels = [Panel("True reward", "", true)]
+    """The true reward, if there is one, beside recovered ones, each [seeds, states] and brought onto its scale."""
+    panels = [] if true is None else [Panel("True reward", "", true)]
     for heading, rewards in recovered:
+        if true is None:
+            panels.append(Panel(heading, "", rewards.mean(axis=0)))
+            continue
         agreement = float(np.mean([correlation(true, seed) for seed in rewards]))
         panels.append(Panel(heading, _agreement(agreement), np.mean([align(true, seed) for seed in rewards], axis=0)))
     values = np.concatenate([panel.values for panel in panels])
@@ -83,25 +86,23 @@ def draw_recovered(
     return _states(name, panels, "reward", colours, picture, layout)
 
 
-def draw_visits(run: ExactRun, layout: Layout) -> str:
+def draw_visits(known: Known, layout: Layout) -> str:
     """Where who demonstrated and the learner spend their time, and the task's own expert if that is another."""
-    maps = run.maps
+    maps = known.maps
     learner = (maps.learner_visits / maps.learner_visits.sum(axis=1, keepdims=True)).mean(axis=0)
-    given = {"Expert": maps.expert_visits}
-    if maps.demo_visits is not None:
-        given = {"Demonstrations": maps.demo_visits} | given
-    shares = {name: visits / visits.sum() for name, visits in given.items()}
+    seen = {"Demonstrations": maps.demo_visits, "Expert": maps.expert_visits}
+    shares = {name: visits / visits.sum() for name, visits in seen.items() if visits is not None}
     overlaps = {name: f"{100 * np.minimum(visits, learner).sum():.1f} %" for name, visits in shares.items()}
     panels = [Panel(name, f"{overlaps[name]} in common with the learner", visits) for name, visits in shares.items()]
     panels.insert(1, Panel("Learner", "", learner))
     # Visits span decades; the square root keeps rarely visited states apart from never visited ones.
     colours = ScalarMappable(PowerNorm(0.5, 0.0, max(panel.values.max() for panel in panels)), "viridis")
-    return _states("visits", panels, "share of visits", colours, run.summary.picture, layout)
+    return _states("visits", panels, "share of visits", colours, known.picture, layout)
 
 
-def draw_likelihood(run: ExactRun, layout: Layout) -> str:
+def draw_likelihood(run: RunFiles, layout: Layout) -> str:
     """The objective, iteration by iteration, for this run and its rivals."""
-    curves = run.comparison.curves if run.comparison else ()
+    curves = run.known.comparison.curves if run.known and run.known.comparison else ()
     first = run.metrics.columns["iteration"][0, 0]
 
     def paint(figure: Figure) -> None:
@@ -109,7 +110,8 @@ def draw_likelihood(run: ExactRun, layout: Layout) -> str:
         _seed_lines(axes, run, "ell", INK, layout, "this run")
         for (label, ell), (colour, dash) in zip(curves, cycle(CURVES), strict=False):
             curve(axes, first + np.arange(ell.size), ell, color=colour, ls=dash, lw=1.8, label=label)
-        axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="true reward")
+        if np.isfinite(run.summary.ell_expert):
+            axes.axhline(run.summary.ell_expert, color=INK, ls=(0, (2, 3)), lw=1, label="true reward")
         name_axes(axes, "iteration", "objective ℓ")
         figure.legend(loc=layout.legend)
 
@@ -152,6 +154,12 @@ def draw_solver(run: RunFiles, layout: Layout) -> str | None:
     return _panels("solver", run, layout, panels)
 
 
+def draw_others(run: RunFiles, layout: Layout) -> str | None:
+    """What an algorithm recorded of its own; None when it recorded nothing."""
+    colours = cycle((BLUE, GREEN, VERMILION, ORANGE, PURPLE))
+    return _panels("others", run, layout, {name: (name, next(colours)) for name in run.metrics.others})
+
+
 def draw_returns(run: RunFiles, layout: Layout) -> str | None:
     """The true return, which the learner never sees, beside the expert's; None before the first evaluation."""
     returns, deviations = run.metrics.columns["return_mean"], run.metrics.columns["return_std"]
@@ -159,7 +167,7 @@ def draw_returns(run: RunFiles, layout: Layout) -> str | None:
         return None
     spread = returns.std(axis=0, ddof=1) if len(returns) > 1 else np.nan_to_num(deviations[0])
     known = {"expert": (run.summary.expert_return, "--"), "random actions": (run.summary.random_return, ":")}
-    if isinstance(run, ExactRun):
+    if run.known:
         known["demonstrations"] = (run.summary.demo_return, "-.")
 
     def paint(figure: Figure) -> None:
@@ -176,9 +184,9 @@ def draw_returns(run: RunFiles, layout: Layout) -> str | None:
     return svg("returns", layout, 3.6, paint)
 
 
-def draw_certificate(run: ExactRun, layout: Layout) -> str | None:
+def draw_certificate(known: Known, layout: Layout) -> str | None:
     """Certified step and guaranteed gain against the error δ; None when there is nothing to draw."""
-    certificate = run.certificate
+    certificate = known.certificate
     if certificate is None or not (certificate.delta > 0).any():
         return None
     order = [i for i in np.argsort(certificate.delta) if certificate.delta[i] > 0]

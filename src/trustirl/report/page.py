@@ -10,7 +10,7 @@ import numpy as np
 from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_drawn
-from trustirl.report.runs import LARGEST, ControlRun, ExactRun, OfflineRun, RunFiles, Summary, read_run
+from trustirl.report.runs import LARGEST, Known, RunFiles, Summary, read_run
 from trustirl.report.words import count, duration, number, percent
 
 LAST_EVALUATION = {
@@ -26,39 +26,43 @@ LAST_EVALUATION = {
 }
 
 
+UNPAID = (
+    "No true reward of this task is known, so it cannot be told what returns the policy brings, nor how much the "
+    "recovered reward resembles the true one."
+)
+
+
 def write_report(run_dir: Path, out: Path | None = None) -> Path:
     """Write the report of the run in `run_dir` to `out`, by default `report.html` beside its files."""
     run = read_run(run_dir)
     return write_drawn(lambda: render(run), Path(run_dir) / "report.html" if out is None else Path(out))
 
 
-def render(run: ExactRun | ControlRun) -> str:
+def render(run: RunFiles) -> str:
     """The whole page; the same run always gives the same text."""
     title = f"{run.algorithm.upper()} on {run.task}"
-    if isinstance(run, ExactRun):
-        lead, cards, sections, steadiness = _exact_lead(run), _exact_cards(run), _exact_sections(run), ""
+    if run.known:
+        cards, sections, steadiness = _exact_cards(run), _exact_sections(run, run.known), ""
     else:
-        lead, cards, sections = _control_lead(run), _control_cards(run), _control_sections(run)
-        steadiness = _stability(run)
+        cards, sections, steadiness = _sampled_cards(run), _sampled_sections(run), _stability(run)
+    if run.metrics.others:
+        sections = (*sections, _others(run))
     evaluated = run.metrics.recorded("iteration")
     drawn = "".join(figure(section) for section in sections)
     tables = steadiness + _last_evaluation(run) if evaluated else ""
-    about = " · ".join((lead, *_circumstances(run)))
+    about = " · ".join((_lead(run), *_circumstances(run)))
     return document("TrustIRL report", title, about, cards, (drawn, tables, _details(run)))
 
 
-def _exact_lead(run: ExactRun) -> str:
-    return count(int(run.metrics.last("iteration")[0]), "iteration")
-
-
-def _control_lead(run: ControlRun) -> str:
-    offline = isinstance(run, OfflineRun)  # its steps are the optimiser's
+def _lead(run: RunFiles) -> str:
+    if run.world.expectations:
+        return count(run.steps, "iteration")
     if run.finished:
-        return f"{run.steps:,} {'updates' if offline else 'steps'} per seed"
+        return f"{run.steps:,} {run.world.counted} per seed"
     done = int(np.nan_to_num(run.metrics.last(run.clock)).min())
-    if offline:
+    if run.clock == "iteration":
         return f"running, iteration {done}"
-    return f"running, {min(done, run.steps):,} of {run.steps:,} steps"
+    return f"running, {min(done, run.steps):,} of {run.steps:,} {run.world.counted}"
 
 
 def _circumstances(run: RunFiles) -> list[str]:
@@ -74,18 +78,27 @@ def _circumstances(run: RunFiles) -> list[str]:
     return parts
 
 
-def _exact_cards(run: ExactRun) -> tuple[Card, ...]:
+def _exact_cards(run: RunFiles) -> tuple[Card, ...]:
     summary = run.summary
     name, value, note = _wall_time(run)
+    wall = (name, value, f"{note}, {count(sum(summary.env_steps.values()), 'environment step')}")
+    if not run.paid:
+        likelihood, gap = (run.metrics.last(key) for key in ("log_likelihood", "gap"))
+        return (
+            ("Objective ℓ", number(summary.ell.mean()), "of the demonstrations, for the recovered reward"),
+            ("Log-likelihood", number(likelihood.mean()), "of a demonstrated action"),
+            ("Gap", number(gap.mean()), "how much more of that reward the demonstrations earn, per step"),
+            wall,
+        )
     return (
         ("True return", number(summary.returns.mean()), _levels(summary)),
         ("Reward correlation", number(summary.reward_correlation.mean(), 3), "1 is perfect up to scale and shift"),
         ("Objective ℓ", number(summary.ell.mean()), f"true reward {number(summary.ell_expert)}"),
-        (name, value, f"{note}, {count(sum(summary.env_steps.values()), 'environment step')}"),
+        wall,
     )
 
 
-def _control_cards(run: ControlRun) -> tuple[Card, ...]:
+def _sampled_cards(run: RunFiles) -> tuple[Card, ...]:
     summary = run.summary
     known = _levels(summary)
     each = f"seeds {', '.join(map(number, summary.returns))}" if len(run.seeds) > 1 else "one seed"
@@ -121,22 +134,22 @@ def _wall_time(run: RunFiles) -> Card:
     return "Wall time", duration(run.summary.wall_seconds), note
 
 
-def _exact_sections(run: ExactRun) -> tuple[Section, ...]:
-    root_scale = ", on a square-root scale" if run.summary.picture.shape else ""
+def _exact_sections(run: RunFiles, known: Known) -> tuple[Section, ...]:
+    root_scale = ", on a square-root scale" if known.picture.shape else ""
     return (
-        Section("rewards", "What is rewarded", _reward_caption(run), partial(figures.draw_rewards, run)),
+        Section("rewards", "What is rewarded", _reward_caption(run, known), partial(figures.draw_rewards, known)),
         Section(
             "visits",
             "Where they go",
-            f"How often each state is visited{root_scale}. {_visits_told(run)}",
-            partial(figures.draw_visits, run),
+            f"How often each state is visited{root_scale}. {_visits_told(known)}",
+            partial(figures.draw_visits, known),
         ),
         Section(
             "likelihood",
             "How well the demonstrations are explained",
             "The objective ℓ: what the demonstrations earn of the learned reward, less the most that any policy "
-            f"could, its entropy counted. {_objective_told(run)} Higher is better, and the dotted line is the true "
-            "reward's own. With a trust region it should never fall back.",
+            f"could, its entropy counted. {_objective_told(known)} Higher is better{_own(run)}. With a trust region "
+            "it should never fall back.",
             partial(figures.draw_likelihood, run),
         ),
         _trust(run),
@@ -148,19 +161,28 @@ def _exact_sections(run: ExactRun) -> tuple[Section, ...]:
             "is from the best for its reward, G how far in total the visits of random actions lie from the "
             "demonstrated ones, and K how sharply ℓ can bend. Left of the dashed line, where δ is less than G²/(8K), "
             "improvement is proven; right of it, nothing.",
-            partial(figures.draw_certificate, run),
+            partial(figures.draw_certificate, known),
             absent="This run holds no certificate to draw.",
         ),
     )
 
 
-def _control_sections(run: ControlRun) -> tuple[Section, ...]:
-    if isinstance(run, OfflineRun):
-        return (_returns(run),)
-    return (_returns(run), *(() if run.trains_expert else (_gap(run), _trust(run))), _solver(run))
+def _sampled_sections(run: RunFiles) -> tuple[Section, ...]:
+    learned = (_gap(run), _trust(run)) if run.world.learns_reward else ()
+    return (_returns(run), *learned, *((_solver(run),) if run.world.samples else ()))
 
 
-def _gap(run: ControlRun) -> Section:
+def _others(run: RunFiles) -> Section:
+    return Section(
+        "others",
+        "What else was recorded",
+        "Numbers of the algorithm's own, by the names that it gives them.",
+        partial(figures.draw_others, run),
+        absent="Nothing else was recorded.",
+    )
+
+
+def _gap(run: RunFiles) -> Section:
     return Section(
         "gap",
         "How far apart expert and learner are",
@@ -171,7 +193,7 @@ def _gap(run: ControlRun) -> Section:
     )
 
 
-def _solver(run: ControlRun) -> Section:
+def _solver(run: RunFiles) -> Section:
     return Section(
         "solver",
         "How the policy learns",
@@ -185,10 +207,11 @@ def _solver(run: ControlRun) -> Section:
 def _returns(run: RunFiles) -> Section:
     band = "between seeds" if len(run.seeds) > 1 else "between the episodes of one evaluation"
     known = math.isfinite(run.summary.expert_return)
-    seen = "from which an expert learns" if run.trains_expert else "which the learner never sees"
-    whose = "a published expert's return" if run.trains_expert else "the expert's own return"
+    trains_expert = run.world.samples and not run.world.learns_reward
+    seen = "from which an expert learns" if trains_expert else "which the learner never sees"
+    whose = "a published expert's return" if trains_expert else "the expert's own return"
     goal = f" It should rise to the dashed line, {whose}." if known else ""
-    if isinstance(run, ExactRun) and run.maps.demo_visits is not None:
+    if run.known and run.known.maps.demo_visits is not None:
         goal = (
             " The dashed line is the return of the task's own expert, the other one that of the demonstrated "
             "episodes, as long as they are: a learner does what they show, whether or not the task rewards it."
@@ -198,7 +221,7 @@ def _returns(run: RunFiles) -> Section:
         "What the learner achieves",
         f"The return under the true reward, {seen}.{goal} The band is one standard deviation {band}.",
         partial(figures.draw_returns, run),
-        absent="This run has no evaluation yet.",
+        absent="This run has no evaluation yet." if run.paid else UNPAID,
     )
 
 
@@ -222,10 +245,19 @@ def _trust(run: RunFiles) -> Section:
     )
 
 
-def _reward_caption(run: ExactRun) -> str:
-    summary, maps = run.summary, run.maps
+def _own(run: RunFiles) -> str:
+    return ", and the dotted line is the true reward's own" if run.paid else ""
+
+
+def _reward_caption(run: RunFiles, known: Known) -> str:
+    summary, maps = run.summary, known.maps
     mean = f" (mean of {len(run.seeds)} seeds)" if len(run.seeds) > 1 else ""
-    star = "; the star marks the target" if summary.picture.target is not None else ""
+    star = "; the star marks the target" if known.picture.target is not None else ""
+    if maps.true_reward is None:
+        return (
+            f"The reward recovered from the demonstrations{mean}, of which only the shape counts: its scale and its "
+            f"zero could be others{star}. {UNPAID}"
+        )
     drawn = [figures.correlation(maps.true_reward, seed) for seed in maps.recovered_reward]
     notes = ""
     if np.abs(drawn - summary.reward_correlation).max() > 0.01:
@@ -234,9 +266,9 @@ def _reward_caption(run: ExactRun) -> str:
         notes += " A negative correlation means that the fit had to turn the reward upside down."
     given = maps.demo_visits is not None
     source = "the demonstrations" if given else "how often its expert visits every state, exactly"
-    if maps.sampled_recovered_reward is not None and run.comparison and run.comparison.sampled_episodes:
+    if maps.sampled_recovered_reward is not None and known.comparison and known.comparison.sampled_episodes:
         notes += (
-            f" The last one was recovered in the same way from {run.comparison.sampled_episodes} episodes sampled "
+            f" The last one was recovered in the same way from {known.comparison.sampled_episodes} episodes sampled "
             "from the task's expert; it shows what so few can tell."
         )
     return (
@@ -250,8 +282,10 @@ def _alike(given: bool) -> str:
     return f"{sure} as far as the demonstrations show what the task rewards" if given else sure
 
 
-def _visits_told(run: ExactRun) -> str:
-    if run.maps.demo_visits is None:
+def _visits_told(known: Known) -> str:
+    if known.maps.expert_visits is None:
+        return "A learner that has understood the demonstrations spends its time where they do."
+    if known.maps.demo_visits is None:
         return (
             "The demonstrations are the exact visits of the expert, the task's soft-optimal policy. A learner that "
             "has understood it spends its time in the same places, so the two should look alike."
@@ -263,8 +297,8 @@ def _visits_told(run: ExactRun) -> str:
     )
 
 
-def _objective_told(run: ExactRun) -> str:
-    if run.maps.demo_visits is None:
+def _objective_told(known: Known) -> str:
+    if known.maps.demo_visits is None:
         return (
             "Here that is the discounted log-likelihood of the expert's actions times the temperature, which cannot "
             "exceed 0."
@@ -275,7 +309,7 @@ def _objective_told(run: ExactRun) -> str:
     )
 
 
-def _stability(run: ControlRun) -> str:
+def _stability(run: RunFiles) -> str:
     unit = "Iterations" if run.clock == "iteration" else "Steps"
     head = (
         "Last return",

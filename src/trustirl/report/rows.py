@@ -8,9 +8,8 @@ from typing import Any
 
 from trustirl.core.errors import InputError
 from trustirl.core.files import fitting
-from trustirl.report.runs import LARGEST, ExactRun, RunFiles, read_run
+from trustirl.report.runs import LARGEST, RunFiles, read_run
 
-GROUPS = ("algorithm_config", "solver", "plan", "control", "offline", "exact")
 Row = dict[str, Any]
 
 
@@ -47,10 +46,10 @@ def result_row(folders: Sequence[Path]) -> Row:
     row = {
         "algorithm": first.algorithm,
         "task": first.task,
-        "demos": made.demo_hash if isinstance(first, ExactRun) else f"sha256 {made.demo_hash}",
+        "demos": f"sha256 {made.demo_hash}" if made.demo_hash.isalnum() else made.demo_hash,
         "demo_episodes": asked.demo_episodes,
         "steps": asked.steps,
-        "returns": [value for run in runs for value in run.summary.returns.tolist()],
+        "returns": [_known(value) for run in runs for value in run.summary.returns.tolist()],
         "expert_return": _known(summary.expert_return),
         "random_return": _known(summary.random_return),
         "drawdown": [_known(course.drawdown) for course in courses],
@@ -61,12 +60,15 @@ def result_row(folders: Sequence[Path]) -> Row:
         "device": made.device,
         "versions": made.versions | made.task_versions,
         "command": made.command,
-        "settings": {name: config[name] for name in GROUPS if name in config},
+        "settings": {
+            name: group for name, group in config.items() if isinstance(group, dict) and name != "task_args"
+        },
     }
-    exact = [run.summary for run in runs if isinstance(run, ExactRun)]
-    for name in ("reward_correlation", "ell") if exact else ():
-        row[name] = [_known(value) for summary in exact for value in getattr(summary, name)]
-    return row | ({"ell_expert": exact[0].ell_expert} if exact else {})
+    if first.known:
+        for name in ("reward_correlation", "ell"):
+            row[name] = [_known(value) for run in runs for value in getattr(run.summary, name)]
+        row["ell_expert"] = _known(summary.ell_expert)
+    return row
 
 
 def _ended(folder: Path) -> RunFiles:

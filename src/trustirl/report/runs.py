@@ -2,21 +2,23 @@
 
 import json
 import math
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, NoReturn, TypeGuard, TypeVar
+from typing import Any, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trustirl.core.errors import InputError
 from trustirl.core.files import read_arrays, read_text
+from trustirl.core.worlds import WorldFacts, world_in
 from trustirl.evaluation.stats import Stability, stability
 
 Numbers = NDArray[np.float64]
@@ -25,6 +27,9 @@ Parsed = TypeVar("Parsed")
 MOST_METRICS = 2**30  # bytes
 METRICS = ("env_steps", "return_mean", "return_std", "ell", "log_likelihood", "gap", "drift", "mu", "seconds")
 SOLVER_METRICS = ("q", "entropy", "critic_loss", "temperature", "reward_scale")
+OTHERWISE_TOLD = ("seed", "return_min", "return_max", "actor_loss", "suboptimality")  # recorded, and not drawn
+OTHER = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")  # metrics of an algorithm's own that can be drawn
+MOST_OTHERS = 12
 PURPOSES = ("train", "reward", "evaluation")
 LARGEST, SMALLEST = 1e100, 1e-100  # the squares of what lies between, and their sums, are finite
 MEND = "train the run again or restore the file"
@@ -43,6 +48,7 @@ class Metrics:
     """Columns [seeds, evaluations], with NaN where the run wrote null or nothing yet."""
 
     columns: dict[str, Numbers]
+    others: tuple[str, ...] = ()  # columns of an algorithm's own
 
     def last(self, key: str) -> Numbers:
         """The value at each seed's last evaluation, NaN for a seed that had none."""
@@ -57,38 +63,31 @@ class Metrics:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """The run in a few numbers; the array holds one value per seed, and what is not known is NaN."""
+    """The run in a few numbers; arrays hold one value per seed, and what is not known is NaN."""
 
     returns: Numbers
     expert_return: float
     demo_return: float
     random_return: float
+    reward_correlation: Numbers
+    ell: Numbers
+    ell_expert: float
     env_steps: dict[str, int]
     wall_seconds: float
     updates_per_second: float
 
 
 @dataclass(frozen=True, eq=False)
-class ExactSummary(Summary):
-    """What only the exact world can know."""
-
-    reward_correlation: Numbers
-    ell: Numbers
-    ell_expert: float
-    picture: Picture
-
-
-@dataclass(frozen=True, eq=False)
 class Maps:
     """Values per state: the learner's are [seeds, states], all others [states].
 
-    The expert is the task's own soft-optimal policy; what was demonstrated is its exact occupancy, unless episodes
-    were given or sampled: then their visits are known, too.
+    The expert is the soft-optimal policy of the task's true reward, where there is one. What was demonstrated is its
+    exact occupancy, unless episodes were given or sampled: then their visits are known, too.
     """
 
-    true_reward: Numbers
+    true_reward: Numbers | None
     recovered_reward: Numbers
-    expert_visits: Numbers
+    expert_visits: Numbers | None
     learner_visits: Numbers
     demo_visits: Numbers | None
     sampled_recovered_reward: Numbers | None
@@ -115,66 +114,52 @@ class Certificate:
 
 
 @dataclass(frozen=True, eq=False)
-class RunFiles:
-    """What a report shows of any run, checked.
+class Known:
+    """What can be told where the MDP is known."""
 
-    `clock` names the metric that horizontal axes count, `cost` the one that says how long something took to learn.
-    """
-
-    clock: ClassVar[str]
-    cost: ClassVar[str]
-
-    algorithm: str
-    task: str
-    seeds: tuple[int, ...]
-    config: dict[str, Any]
-    manifest: dict[str, Any]
-    metrics: Metrics
-    summary: Summary
-    left_out: tuple[str, ...] = field(default=(), kw_only=True)  # names of numbers too large to be drawn or compared
-
-    def courses(self, measured_in: str) -> list[Stability]:
-        """How steadily each seed learned."""
-        curves = zip(self.metrics.columns[measured_in], self.metrics.columns["return_mean"], strict=True)
-        expert, random = self.summary.expert_return, self.summary.random_return
-        return [stability(steps, returns, expert, random) for steps, returns in curves]
-
-    @property
-    def trains_expert(self) -> bool:
-        """Whether the true reward was what the run learned from."""
-        return self.algorithm == "expert"
-
-
-@dataclass(frozen=True, eq=False)
-class ExactRun(RunFiles):
-    """A finished run in the exact world."""
-
-    clock = cost = "iteration"
-
-    summary: ExactSummary
+    picture: Picture
     maps: Maps
     comparison: Comparison | None
     certificate: Certificate | None
 
 
 @dataclass(frozen=True, eq=False)
-class ControlRun(RunFiles):
-    """A run on a Gymnasium task; while it is not finished, its summary tells what the metrics know."""
+class RunFiles:
+    """What a report shows of a run, checked; while it is not finished, its summary tells what the metrics know."""
 
-    clock = cost = "env_steps"
-
-    steps: int
+    algorithm: str
+    task: str
+    seeds: tuple[int, ...]
+    config: dict[str, Any]
+    manifest: dict[str, Any]
+    world: WorldFacts
+    metrics: Metrics
+    summary: Summary
     finished: bool
+    steps: int
+    known: Known | None = None
+    left_out: tuple[str, ...] = field(default=(), kw_only=True)  # names of numbers too large to be drawn or compared
 
+    @property
+    def paid(self) -> bool:
+        """Whether the task has a true reward that is known."""
+        return self.known is None or self.known.maps.true_reward is not None
 
-@dataclass(frozen=True, eq=False)
-class OfflineRun(ControlRun):
-    """A run that learned from demonstrations alone, so that no environment's steps measure its progress."""
+    @property
+    def clock(self) -> str:
+        """The metric that horizontal axes count."""
+        return self.world.clock
 
-    clock = "iteration"
+    @property
+    def cost(self) -> str:
+        """The metric that says how long something took to learn."""
+        return self.world.cost
 
-
-RUNS = {"plan": ControlRun, "offline": OfflineRun}  # by a group of settings that no others have
+    def courses(self, measured_in: str) -> list[Stability]:
+        """How steadily each seed learned."""
+        curves = zip(self.metrics.columns[measured_in], self.metrics.columns["return_mean"], strict=True)
+        expert, random = self.summary.expert_return, self.summary.random_return
+        return [stability(steps, returns, expert, random) for steps, returns in curves]
 
 
 @dataclass(frozen=True)
@@ -223,7 +208,7 @@ class _Record:
         return [numbered.record(i) for i in numbered.values]
 
 
-def read_run(path: Path) -> ExactRun | ControlRun:
+def read_run(path: Path) -> RunFiles:
     """Read the run in folder `path`; raise InputError naming the file that is missing or wrong."""
     run = _read(Path(path))
     numbers = run.metrics.columns | _numbers_of(run.summary)
@@ -232,7 +217,8 @@ def read_run(path: Path) -> ExactRun | ControlRun:
         name: drawable(values) if isinstance(values, np.ndarray) else float(drawable(np.array(values)))
         for name, values in _numbers_of(run.summary).items()
     }
-    metrics = Metrics({name: drawable(column) for name, column in run.metrics.columns.items()})
+    columns = {name: drawable(column) for name, column in run.metrics.columns.items()}
+    metrics = replace(run.metrics, columns=columns)
     parts: dict[str, Any] = {"metrics": metrics, "summary": replace(run.summary, **summary)}
     return replace(run, **parts, left_out=left_out)
 
@@ -247,7 +233,7 @@ def _numbers_of(summary: Summary) -> dict[str, Any]:
     return {name: value for name, value in vars(summary).items() if isinstance(value, (float, np.ndarray))}
 
 
-def _read(folder: Path) -> ExactRun | ControlRun:
+def _read(folder: Path) -> RunFiles:
     if not (folder / "config.json").is_file():
         raise InputError(f"{folder} holds no config.json; give the folder of a run of `trustirl train`.")
     config = _read_json(folder / "config.json")
@@ -260,23 +246,27 @@ def _read(folder: Path) -> ExactRun | ControlRun:
         "config": config.values,
         "manifest": manifest.values,
     }
-    maps_file, summary_file = folder / "maps.safetensors", folder / "summary.json"
-    # Asking for their groups of settings too tells an unfinished run in the exact world from one on a simulator.
-    kind = next((RUNS[group] for group in RUNS if group in config.values), None)
-    if maps_file.exists() or kind is None:
-        maps = _maps(maps_file, len(seeds))
-        return ExactRun(
-            **shared,
-            metrics=_metrics(folder / "metrics.jsonl", seeds, required=("return_mean", "ell")),
-            summary=_exact_summary(_read_json(summary_file), len(seeds), maps.true_reward.size),
+    summary_file, metrics_file = folder / "summary.json", folder / "metrics.jsonl"
+    world = world_in(config.values, config.place)
+    if world.expectations:
+        maps = _maps(folder / "maps.safetensors", len(seeds))
+        record, paid = _read_json(summary_file), maps.true_reward is not None
+        metrics = _metrics(metrics_file, seeds, required=("return_mean", "ell") if paid else ("ell",))
+        known = Known(
+            picture=_picture(record.record("picture"), maps.recovered_reward.shape[1]),
             maps=maps,
             comparison=_if_present(folder / "comparison.json", _comparison),
             certificate=_if_present(folder / "certificate.json", _certificate),
         )
+        summary, steps = _exact_summary(record, len(seeds), paid), int(metrics.last("iteration")[0])
+        return RunFiles(
+            **shared, world=world, metrics=metrics, summary=summary, finished=True, steps=steps, known=known
+        )
     finished = summary_file.exists()
-    metrics = _metrics(folder / "metrics.jsonl", seeds, required=("env_steps",), growing=not finished)
+    metrics = _metrics(metrics_file, seeds, required=("env_steps",), growing=not finished)
     summary = _summary(_read_json(summary_file), len(seeds)) if finished else _summary_so_far(metrics)
-    return kind(**shared, metrics=metrics, summary=summary, steps=config.whole("steps"), finished=finished)
+    steps = config.whole("steps")
+    return RunFiles(**shared, world=world, metrics=metrics, summary=summary, finished=finished, steps=steps)
 
 
 def _is_finite(value: Any) -> TypeGuard[float]:
@@ -339,33 +329,50 @@ def _metrics(path: Path, seeds: tuple[int, ...], required: tuple[str, ...], grow
         read = _Record.number if needed else _Record.number_or_nan  # finds the line that is wrong
         return np.array([[read(of[i], key) if i in of else math.nan for i in iterations] for of in rows.values()])
 
-    return Metrics({key: column(key) for key in ("iteration", *METRICS, *SOLVER_METRICS)})
+    known = ("iteration", *METRICS, *SOLVER_METRICS)
+    others = _others(chain.from_iterable(of_seed.values() for of_seed in rows.values()), {*known, *OTHERWISE_TOLD})
+    return Metrics({key: column(key) for key in (*known, *others)}, others)
 
 
-def _summary(record: _Record, seeds: int) -> Summary:
+def _others(records: Iterable[_Record], known: Container[str]) -> tuple[str, ...]:
+    """The names of further columns of numbers, the first ones; whatever else stands in a row is passed over."""
+    numbers: dict[str, bool] = {}
+    for record in records:
+        for key, value in record.values.items():
+            if key not in known and numbers.get(key, True):
+                numbers[key] = OTHER.fullmatch(key) is not None and (value is None or _is_finite(value))
+    return tuple(key for key, good in numbers.items() if good)[:MOST_OTHERS]
+
+
+def _summary(record: _Record, seeds: int, paid: bool = True) -> Summary:
     return Summary(
-        returns=record.numbers("returns", seeds),
+        returns=record.numbers("returns", seeds) if paid else np.full(seeds, math.nan),
+        reward_correlation=np.full(seeds, math.nan),
+        ell=np.full(seeds, math.nan),
+        ell_expert=math.nan,
         env_steps=_env_steps(record),
         **{key: record.number_or_nan(key) for key in ("expert_return", "demo_return", "random_return")},
         **{key: record.number(key) for key in ("wall_seconds", "updates_per_second")},
     )
 
 
-def _exact_summary(record: _Record, seeds: int, states: int) -> ExactSummary:
+def _exact_summary(record: _Record, seeds: int, paid: bool) -> Summary:
+    """Where no true reward is known, nothing can be compared with it."""
+    summary = replace(_summary(record, seeds, paid), ell=record.numbers("ell", seeds))
+    if not paid:
+        return summary
     record.number("expert_return")  # the exact world always knows it
-    return ExactSummary(
-        **vars(_summary(record, seeds)),
-        reward_correlation=record.numbers("reward_correlation", seeds, nullable=True),
-        ell=record.numbers("ell", seeds),
-        ell_expert=record.number("ell_expert"),
-        picture=_picture(record.record("picture"), states),
-    )
+    correlation = record.numbers("reward_correlation", seeds, nullable=True)
+    return replace(summary, reward_correlation=correlation, ell_expert=record.number("ell_expert"))
 
 
 def _summary_so_far(metrics: Metrics) -> Summary:
     seconds, steps = metrics.last("seconds"), metrics.last("env_steps")
     return Summary(
         returns=metrics.last("return_mean"),
+        reward_correlation=np.full(len(seconds), math.nan),
+        ell=np.full(len(seconds), math.nan),
+        ell_expert=math.nan,
         **dict.fromkeys(("expert_return", "demo_return", "random_return", "updates_per_second"), math.nan),
         env_steps={"train": int(np.nansum(steps))},
         wall_seconds=float(np.fmax.reduce(seconds)),
@@ -399,7 +406,8 @@ def _maps(path: Path, seeds: int) -> Maps:
     if not path.is_file():
         raise InputError(f"{path} is missing; this report needs a finished run in the exact world.")
     arrays = {key: np.asarray(value, dtype=np.float64) for key, value in read_arrays(path).items()}
-    states = arrays.get("true_reward", np.empty(0)).size
+    paid = "true_reward" in arrays
+    states = arrays["true_reward"].size if paid else arrays.get("recovered_reward", np.empty(0)).size // seeds
 
     def array(key: str, *shape: int) -> Numbers:
         value = arrays.get(key)
@@ -413,11 +421,11 @@ def _maps(path: Path, seeds: int) -> Maps:
         return array(key, states) if key in arrays else None
 
     return Maps(
-        true_reward=array("true_reward", states),
+        true_reward=if_there("true_reward"),
         recovered_reward=array("recovered_reward", seeds, states),
-        expert_visits=array("expert_visits", states),
+        expert_visits=array("expert_visits", states) if paid else None,
         learner_visits=array("learner_visits", seeds, states),
-        demo_visits=if_there("demo_visits"),
+        demo_visits=if_there("demo_visits") if paid else array("demo_visits", states),
         sampled_recovered_reward=if_there("sampled_recovered_reward"),
     )
 

@@ -16,7 +16,7 @@ from trustirl.core.files import read_form, read_json
 from trustirl.evaluation.stats import Stability, normalised, share_falling
 from trustirl.report.runs import LARGEST, Numbers, RunFiles, read_run
 
-NOT_SETTINGS = ("algorithm", "task", "seeds", "first_seed", "demos")
+NOT_SETTINGS = ("algorithm", "task", "world", "seeds", "first_seed", "demos")
 PNG, LARGEST_FILM = b"\x89PNG\r\n\x1a\n", 1_000_000
 IN_RUNS = re.compile(r"runs/(?!\.{1,2}\Z)[^/\\\0]+")
 MOST_DIFFERENCES = 4  # settings that a label can name before it stops being one

@@ -30,7 +30,7 @@ def add_film(folder: Path) -> str | None:
         os.environ.setdefault("MUJOCO_GL", "egl")  # draws without a screen
     try:
         run = load(folder)
-        if run.exact:
+        if run.world.expectations:
             raise ValueError(f"{run.config['task']} is solved exactly, and has no simulator to draw.")
         arguments = run.config.get("task_args", {}) | {"render_mode": "rgb_array"}
         task = task_of_file(run.config["task"], folder / "config.json")

@@ -16,11 +16,12 @@ from rich.progress import track
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError
 from trustirl.core.files import Size, fitting, read_json
+from trustirl.core.worlds import WorldFacts, world_in
 from trustirl.rewards.reward import LearnedReward
 from trustirl.rewards.saved import load_rewards
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
-from trustirl.runs.policies import TabularPolicy, load_policies, read_policies
+from trustirl.runs.policies import load_policies, read_policies
 from trustirl.tasks.gym import ControlTask, make_control_task, task_of_file
 
 MOST_EPISODES = 100_000
@@ -74,9 +75,9 @@ class Run:
         return self.rewards[0]
 
     @property
-    def exact(self) -> bool:
-        """Whether the task's MDP was known, so that returns are expectations and not samples."""
-        return isinstance(self.policies[0], TabularPolicy)
+    def world(self) -> WorldFacts:
+        """What is true of every run in its kind of world."""
+        return world_in(self.config, str(self.path / "config.json"))
 
     def evaluate(
         self, episodes: int = 10, *, seed: int = 0, task: str | gym.Env | Callable[..., gym.Env] | None = None
@@ -86,7 +87,7 @@ class Run:
         They start otherwise than those of the run's own evaluations; another `seed`, others again. A run whose task
         was given as an environment or a function needs it again.
         """
-        if self.exact:
+        if self.world.expectations:
             raise InputError(
                 f"the returns of {self.path} are exact expectations, which no episode can add to: "
                 "they are in run.summary['returns']."
@@ -130,8 +131,7 @@ def load(path: str | Path) -> Run:
     told: Summary = fitting(summary, str(summary_file), Summary)
     fitting(config, str(config_file), Asked)
     policies = load_policies(folder)
-    without_reward = "expert_seed" in summary or "offline" in config
-    rewards = [] if without_reward else load_rewards(folder)
+    rewards = load_rewards(folder) if world_in(config, str(config_file)).learns_reward else []
     counts = {len(told.returns), len(policies), len(rewards or policies)}
     if len(counts) > 1 or told.expert_seed >= len(policies):
         raise InputError(f"{folder} holds returns, policies and rewards of different numbers of seeds; restore it.")

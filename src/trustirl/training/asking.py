@@ -1,18 +1,18 @@
 """Questions to `train` and `train_expert`, as they are written on a command line."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
+from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import ELSEWHERE, InputError, unknown_setting
 from trustirl.demos.schema import DemoChoice
-from trustirl.tasks.registry import resolved_arguments
 from trustirl.training.parsing import parse
-from trustirl.training.train import Preset, setting_groups
-from trustirl.worlds.job import Groups
+from trustirl.worlds.job import Groups, Preset
+from trustirl.worlds.world import world_of
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,12 @@ def train_question(arguments: list[str]) -> dict[str, Any]:
     """What `trustirl train ALGO ...` asks, as keyword arguments of `train`."""
     name, *rest = arguments
     task, preset = _given(rest, "--task", "gridworld"), _given(rest, "--preset", "tuned")
-    groups = dict(setting_groups(name, task, cast(Preset, preset)))
-    of_task: Collection[str] = ()
-    if "exact" in groups:
-        of_task = resolved_arguments(task)
-        groups["exact"] = replace(groups["exact"], compare=True)  # at the command line, people want to look
+    ALGORITHMS.find(name)
+    world = world_of(name, task)
+    known = cast(Preset, preset if preset in get_args(Preset) else "tuned")  # the parser will refuse another one
+    groups, _ = world.defaults(name, task, {}, known)
+    groups = {group: _looked_at(default, world.looked_at) for group, default in groups.items()}
+    of_task = world.arguments(task, {})
     return {"algorithm": name} | asked(TrainOptions, groups, rest, f"trustirl train {name}", of_task)
 
 
@@ -71,6 +72,11 @@ def asked(
     for group in groups:
         options |= vars(getattr(parsed, group))
     return options
+
+
+def _looked_at(default: Any, changes: Mapping[str, Any]) -> Any:
+    """Defaults as somebody who waits for one run wants them."""
+    return replace(default, **{name: changes[name] for name in vars(default) if name in changes})
 
 
 def _given(arguments: list[str], option: str, default: str) -> str:

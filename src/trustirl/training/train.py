@@ -7,13 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, get_args
 
-import gymnasium as gym
 import jax
 import numpy as np
 from rich.console import Console
@@ -24,7 +23,6 @@ from trustirl.core.checks import counts, of_kind
 from trustirl.core.compiling import forget_old_programs, kept_programs
 from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
-from trustirl.core.precision import double_precision
 from trustirl.core.words import printable
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.loop import iterate, seed_keys
@@ -32,27 +30,15 @@ from trustirl.report.page import write_report
 from trustirl.runs.board import Board
 from trustirl.runs.folder import RunFolder
 from trustirl.runs.run import Run, load
-from trustirl.tasks.gym import name_of, task_of_file
-from trustirl.tasks.registry import TASKS, make_task, resolved_arguments
+from trustirl.tasks.gym import task_of_file
+from trustirl.tasks.registry import TASKS
 from trustirl.training.guard import check_finite
-from trustirl.worlds import exact, offline
-from trustirl.worlds import fixed_reward as expert
-from trustirl.worlds import simulator as control
-from trustirl.worlds.exact import ExactOptions
-from trustirl.worlds.exact_run import exact_job
-from trustirl.worlds.fixed_reward_run import expert_job
-from trustirl.worlds.job import Experiment, Groups, Job, Row, settle
-from trustirl.worlds.simulator_run import control_job
+from trustirl.worlds.job import Experiment, Groups, Job, Preset, Row, settle
+from trustirl.worlds.world import EXPERT, WORLDS, Task, task_name, world_of
 
-Preset = Literal["smoke", "paper", "tuned"]
-Task = str | gym.Env | Callable[..., gym.Env]
-EXACT_STEPS = {"smoke": 20, "tuned": 200}
-CONTROL_STEPS = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
-OFFLINE_STEPS = {"smoke": 2000, "paper": 20_000, "tuned": 20_000}
 SEED_NUMBERS = 2**31  # seeds are 32-bit integers
 MOST_SEEDS = 10_000  # at once
 MOST_STEPS = 2**31 - 1  # they are counted in 32 bits
-EXPERT = "expert"  # stands for an algorithm in the files of a run that trains one
 ASKED = ("task", "demos", "demo_episodes", "seeds", "first_seed", "steps", "out")  # of every question
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
 
@@ -100,7 +86,7 @@ def train(
     given = demos if isinstance(demos, Demos) else None
     if given is None:
         _check_kept(Path(str(demos)), folder)
-    with folder.held(), _precision(is_exact(task)):
+    with folder.held(), WORLDS[experiment.world].precision():
         folder.check_free(overwrite)  # nobody was here meanwhile
         job = _job(experiment, task, given)
         _begin(experiment, job, folder, given)
@@ -122,30 +108,29 @@ def question(
     **settings: Any,
 ) -> Experiment:
     """What `train` is asked, fully resolved; everything but the demonstrations is checked."""
-    if preset not in CONTROL_STEPS:
-        raise unknown_name("preset", preset, CONTROL_STEPS)
+    if preset not in get_args(Preset):
+        raise unknown_name("preset", preset, get_args(Preset))
     seeds, steps = _counted(seeds, steps)
     (demo_episodes,) = counts(1, demo_episodes=demo_episodes)
     first_seed = of_kind(int, "first_seed", first_seed)
     if not 0 <= first_seed <= SEED_NUMBERS - seeds:
         raise InputError(f"seeds are numbered from 0 to {SEED_NUMBERS - 1}, got first_seed {first_seed}.")
-    known, name = is_exact(task), task_name(task)
+    ALGORITHMS.find(algorithm)
+    world, name = world_of(algorithm, task), task_name(task)
     arguments = of_kind(dict, "task_args", task_args or {})
-    of_task = resolved_arguments(name) if known else ()
-    resolved = settle(setting_groups(algorithm, task, preset), settings, algorithm, ASKED, of_task)
-    if known:
-        with double_precision():
-            make_task(name, arguments)  # complains about bad arguments
+    groups, usual = world.defaults(algorithm, task, arguments, preset)
+    resolved = settle(groups, settings, algorithm, ASKED, world.arguments(name, {}))
     return Experiment(
         algorithm=algorithm,
         task=name,
-        task_args=resolved_arguments(name, arguments) if known else arguments,
+        task_args=world.arguments(name, arguments),
         demos=demos,
         demo_episodes=demo_episodes,
         demo_choice=demo_choice,
         seeds=seeds,
-        steps=steps or _preset_steps(algorithm, name, known, preset),
+        steps=steps or usual,
         settings=resolved,
+        world=world.facts.name,
         first_seed=first_seed,
     )
 
@@ -158,18 +143,6 @@ def _counted(seeds: Any, steps: Any) -> tuple[int, int | None]:
     if steps is not None and steps > MOST_STEPS:
         raise InputError(f"at most {MOST_STEPS:,} steps can be made, got {steps:,}.")
     return seeds, steps
-
-
-def replay_bytes_per_seed(experiment: Experiment) -> int:
-    """Memory that each seed will need, after checking what `train` checks before it begins; nothing is opened."""
-    if is_exact(experiment.task):
-        with double_precision():
-            exact.check(experiment)
-        return 0
-    if _is_offline(experiment.algorithm):
-        offline.prepared(experiment)
-        return 0
-    return control.prepared(experiment).bytes_per_seed
 
 
 def train_expert(
@@ -190,7 +163,8 @@ def train_expert(
     """
     seeds, steps = _counted(seeds, steps)
     arguments = of_kind(dict, "task_args", task_args or {})
-    groups, name = expert_groups(task, arguments), task_name(task)
+    world, name = world_of(EXPERT, task), task_name(task)
+    groups, usual = world.defaults(EXPERT, task, arguments, "tuned")
     resolved = settle(groups, settings, "an expert", ("task", "seeds", "steps", "out"))
     folder = _free_folder(out, name, EXPERT, overwrite)
     experiment = Experiment(
@@ -201,8 +175,9 @@ def train_expert(
         demo_episodes=None,
         demo_choice="first",
         seeds=seeds,
-        steps=steps or expert.preset(task, arguments)["steps"],
+        steps=steps or usual,
         settings=resolved,
+        world=world.facts.name,
     )
     with folder.held():
         folder.check_free(overwrite)  # nobody was here meanwhile
@@ -228,13 +203,12 @@ def resume(path: str | Path, task: Task | None = None) -> Run:
         algorithm, name = (_text(config, key, folder.path / "config.json") for key in ("algorithm", "task"))
         if task is None and name not in TASKS:
             task_of_file(name, folder.path / "config.json")
-        groups = (
-            expert_groups(task or name, config.get("task_args"))
-            if algorithm == EXPERT
-            else setting_groups(algorithm, task or name)
-        )
+        world = world_of(algorithm, task or name)
+        groups, _ = world.defaults(algorithm, task or name, config.get("task_args") or {}, "tuned")
         experiment = Experiment.from_config(config, groups, folder.path)
-        with _precision(is_exact(task or name)):
+        if experiment.world != world.facts.name:
+            raise InputError(f"{folder.path / 'config.json'} says another world than its task has; restore the file.")
+        with world.precision():
             job = _job(experiment, task or name)
             if folder.manifest().get("demo_hash") != job.facts.get("demo_hash"):
                 job.close()
@@ -257,68 +231,9 @@ def _finished(folder: RunFolder) -> Run:
     return load(folder.path)
 
 
-def is_exact(task: Task) -> bool:
-    """Whether the task is one whose MDP is known; a name that can be neither is refused."""
-    if not isinstance(task, str) or task in TASKS:
-        return isinstance(task, str)
-    if task not in gym.registry and "-v" not in task and ":" not in task:
-        raise unknown_name("task", task, {*TASKS, *gym.registry})
-    return False
-
-
-def task_name(task: Task) -> str:
-    """What a run calls its task."""
-    if isinstance(task, gym.Env):
-        return task.spec.id if task.spec else type(task.unwrapped).__name__
-    return task if isinstance(task, str) else name_of(task)
-
-
 def setting_groups(algorithm: str, task: Task, preset: Preset = "tuned") -> Groups:
-    """Every setting of an algorithm on a task, by group, with its default."""
-    entry, known, paper = ALGORITHMS.find(algorithm), is_exact(task), preset == "paper"
-    if known and "exact" not in entry.worlds:
-        steps = "sampled" if "simulator" in entry.worlds else "recorded"
-        raise InputError(f"{algorithm} learns from {steps} steps: give it a Gymnasium task, such as CartPole-v1.")
-    if not known and entry.worlds == ("exact",):
-        others = ", ".join(ALGORITHMS.trained_in("simulator"))
-        raise InputError(
-            f"{algorithm} needs a known MDP, which a simulator does not give; choose another algorithm ({others}), "
-            "or a task of the exact world (such as gridworld)."
-        )
-    if paper and (known or entry.defaults.paper is None):
-        where = task_name(task) if known else algorithm
-        have = " and ".join(other.name for other in ALGORITHMS.usable() if other.defaults.paper is not None)
-        raise InputError(
-            f"the preset 'paper' has the paper's settings of {have} on simulators and none for {where}; leave it "
-            "away."
-        )
-    if known:
-        return {"algorithm_config": entry.config(), "exact": ExactOptions()}
-    return (offline if _is_offline(algorithm) else control).groups(entry, task_name(task), paper)
-
-
-def expert_groups(task: Task, task_args: Mapping[str, Any] | None = None) -> Groups:
-    """Every setting of an expert on a task, by group, with the task's preset as default."""
-    if is_exact(task):
-        raise InputError(f"{task} has an exact expert already: train on it with `--demos packaged`.")
-    return expert.groups(expert.preset(task, task_args))
-
-
-def _precision(known: bool) -> AbstractContextManager[None]:
-    """Exact solutions need float64, networks do not."""
-    return double_precision() if known else nullcontext()
-
-
-def _preset_steps(algorithm: str, task: str, known: bool, preset: Preset) -> int:
-    if known:
-        return EXACT_STEPS[preset]
-    steps = (OFFLINE_STEPS if _is_offline(algorithm) else CONTROL_STEPS)[preset]
-    given = ALGORITHMS[algorithm].defaults.of(task, preset == "paper")
-    return steps if preset == "smoke" else int(given.get("steps", steps))
-
-
-def _is_offline(algorithm: str) -> bool:
-    return "simulator" not in ALGORITHMS[algorithm].worlds and "offline" in ALGORITHMS[algorithm].worlds
+    """Every setting of an algorithm, or of an expert, on a task, by group, with its default."""
+    return world_of(algorithm, task).defaults(algorithm, task, {}, preset)[0]
 
 
 def _free_folder(out: str | Path | None, task: str, algorithm: str, overwrite: bool) -> RunFolder:
@@ -349,11 +264,7 @@ def _begin(experiment: Experiment, job: Job, folder: RunFolder, demos: Demos | N
 
 def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
     forget_old_programs()
-    if experiment.algorithm == EXPERT:
-        return expert_job(experiment, task)
-    if _is_offline(experiment.algorithm):
-        return offline.offline_job(experiment, demos, task)
-    return exact_job(experiment, demos) if is_exact(task) else control_job(experiment, demos, task)
+    return WORLDS[experiment.world].job(experiment, demos, task)
 
 
 def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
@@ -431,7 +342,7 @@ def _manifest(experiment: Experiment, job: Job) -> dict[str, Any]:
     packages = ("trustirl", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium")
     program = Path(sys.argv[0])
     called = program.name == "trustirl" or program.parts[-2:] == ("trustirl", "__main__.py")
-    function = "train_expert" if experiment.algorithm == EXPERT else "train"
+    function = "train" if experiment.algorithm in ALGORITHMS else "train_expert"
     return {
         "format_version": 1,
         "command": shlex.join(["trustirl", *sys.argv[1:]]) if called else f"trustirl.{function}",

@@ -1,17 +1,18 @@
-"""The exact world: the parts that answer a question where the MDP is known (`World`)."""
+"""The exact world: the parts that answer a question where the MDP is known (`Parts`)."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trustirl.algorithms import ALGORITHMS
+from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP, check_reward_table
 from trustirl.core.measure import Reward, expect
+from trustirl.core.precision import double_precision
 from trustirl.core.types import Metrics, Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
@@ -25,6 +26,8 @@ from trustirl.tasks.exact import MOST_NUMBERS, ExactTask
 from trustirl.tasks.registry import make_task
 from trustirl.worlds.job import Experiment
 from trustirl.worlds.memory import check_free
+
+UPDATE_SECONDS = 0.05  # a reward update and the solution that follows
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class ExactOptions:
         at_most(1000, self, "policy_rounds")
 
 
-class World(NamedTuple):
+class Parts(NamedTuple):
     """The parts of an exact experiment, put together."""
 
     task: ExactTask
@@ -61,7 +64,12 @@ class World(NamedTuple):
     loop: Loop
 
 
-def build(experiment: Experiment, demos: Demos | None = None) -> World:
+def groups(entry: Entry) -> dict[str, Any]:
+    """The settings of an algorithm; defaults are those of its class."""
+    return {"algorithm_config": entry.config(), "exact": ExactOptions()}
+
+
+def build(experiment: Experiment, demos: Demos | None = None) -> Parts:
     """Put task, expert, demonstrations and algorithm together; checks everything that a user gave."""
     options = ExactOptions(**experiment.settings["exact"])
     task = make_task(experiment.task, experiment.task_args)
@@ -90,7 +98,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> World:
     entry = ALGORITHMS[experiment.algorithm]
     algorithm = entry.build(solver, make_reward, entry.config(**experiment.settings["algorithm_config"]))
     loop = over_seeds(make_loop(algorithm, exact_sampler(mdp, demo), observe, experiment.steps))
-    return World(task, mdp, expert, demos, demo, demo_hash, observe, loop)
+    return Parts(task, mdp, expert, demos, demo, demo_hash, observe, loop)
 
 
 def given_demos(experiment: Experiment, demos: Demos | None = None) -> Demos | None:
@@ -102,14 +110,21 @@ def given_demos(experiment: Experiment, demos: Demos | None = None) -> Demos | N
     return demos.take(experiment.demo_episodes, experiment.demo_choice)
 
 
-def check(experiment: Experiment) -> None:
-    """Refuse what `build` would refuse, without solving anything."""
-    task = make_task(experiment.task, experiment.task_args)
-    check_reward_table(task.true_reward, task.mdp)
-    _check_room(experiment, ExactOptions(**experiment.settings["exact"]), task)
-    demos = given_demos(experiment)
-    if demos:
-        tabular_measure(demos, task.mdp)
+def check(experiment: Experiment) -> int:
+    """Refuse what `build` would refuse, without solving anything; nothing is replayed."""
+    with double_precision():
+        task = make_task(experiment.task, experiment.task_args)
+        check_reward_table(task.true_reward, task.mdp)
+        _check_room(experiment, ExactOptions(**experiment.settings["exact"]), task)
+        demos = given_demos(experiment)
+        if demos:
+            tabular_measure(demos, task.mdp)
+    return 0
+
+
+def rough_seconds(experiment: Experiment) -> float:
+    """Of one seed, where all are solved at once."""
+    return experiment.steps * UPDATE_SECONDS / experiment.seeds
 
 
 def _check_room(experiment: Experiment, options: ExactOptions, task: ExactTask) -> None:

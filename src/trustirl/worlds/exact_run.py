@@ -27,8 +27,8 @@ from trustirl.rl.exact import occupancy, optimal_value
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import save_tables
 from trustirl.tasks.exact import ExactTask
-from trustirl.worlds.exact import ExactOptions, World, action_inputs, build
-from trustirl.worlds.job import Experiment, Job, Row
+from trustirl.worlds.exact import ExactOptions, Parts, action_inputs, build
+from trustirl.worlds.job import Experiment, Job, Row, columns
 
 CHECKPOINT_EVERY = 50  # reward updates
 SAMPLED_EPISODES = 50  # how many episodes the comparison with sampled demonstrations uses
@@ -41,8 +41,7 @@ def exact_job(experiment: Experiment, demos: Demos | None = None) -> Job:
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
         check_precise(state, temperature, experiment.first_seed)
-        names = ("return_mean", "return_std", "gap", "drift", "mu", "ell", "log_likelihood", "suboptimality")
-        return {name: np.asarray(metrics[name]) for name in names if name in metrics}
+        return columns(metrics)
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         write_results(experiment, world, state, last_rows, seconds, path)
@@ -65,7 +64,7 @@ def check_precise(state: TrainState, temperature: float, first_seed: int = 0) ->
 
 def write_results(
     experiment: Experiment,
-    world: World,
+    world: Parts,
     state: TrainState,
     last_rows: list[Row],
     seconds: float,
@@ -117,7 +116,7 @@ def write_results(
     write_json(path / "summary.json", summary)
 
 
-def demonstrated_visits(world: World) -> Float[Array, "states actions"]:
+def demonstrated_visits(world: Parts) -> Float[Array, "states actions"]:
     """How often each pair was demonstrated, discounted and with the mass of an occupancy."""
     demo = world.demo
     counted = jnp.zeros((world.mdp.states, world.mdp.actions)).at[demo.obs, demo.action].add(demo.weight)
@@ -150,10 +149,10 @@ def _correlation(table: Float[np.ndarray, "states actions"], task: ExactTask) ->
     return align(table, task.true_reward).correlation
 
 
-def _compare(experiment: Experiment, world: World) -> tuple[dict[str, Any], Float[np.ndarray, " states"]]:
+def _compare(experiment: Experiment, world: Parts) -> tuple[dict[str, Any], Float[np.ndarray, " states"]]:
     """Other algorithms on the same question, and this one on sampled episodes instead of exact demonstrations."""
 
-    def variant(algorithm: str, config: Mapping[str, Any], **changes: Any) -> tuple[list[float], World, TrainState]:
+    def variant(algorithm: str, config: Mapping[str, Any], **changes: Any) -> tuple[list[float], Parts, TrainState]:
         settings = experiment.settings | {"algorithm_config": asdict(ALGORITHMS[algorithm].config(**config))}
         question = replace(experiment, algorithm=algorithm, settings=settings, **changes)
         parts = build(question)

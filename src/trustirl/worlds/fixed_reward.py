@@ -23,7 +23,7 @@ from trustirl.core.buffer import Buffer, draw, empty_buffer
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.records import Solver
-from trustirl.core.types import IrlState, Metrics, TrainState
+from trustirl.core.types import IrlState, Metrics, TrainState, Transition
 from trustirl.core.words import count
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Collector, Schedule, rounds_of_practice
@@ -34,7 +34,7 @@ from trustirl.rollouts.policy import Policies
 from trustirl.runs.policies import host_policies, make_solver
 from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
-from trustirl.worlds.memory import check_memory, check_networks
+from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
 from trustirl.worlds.simulator import StageOptions, example_row, open_stage
 
 Task = str | gym.Env | Callable[..., gym.Env]
@@ -122,6 +122,14 @@ def groups(settings: Mapping[str, Any]) -> dict[str, Any]:
     return filled(kinds, settings)
 
 
+def check(experiment: Experiment) -> int:
+    """Refuse what the job would refuse, opening nothing; bytes of replay that each seed will need."""
+    schedule = Schedule(**experiment.settings["plan"])
+    iterations(experiment.steps, schedule)
+    row = example_row(make_control_task(experiment.task, experiment.task_args))
+    return replay_bytes(1, min(experiment.steps, schedule.replay or experiment.steps), _paid(row))
+
+
 def iterations(steps: int, schedule: Schedule) -> int:
     """Iterations after the first that the steps allow."""
     rounds = (steps - schedule.warmup) // schedule.steps_per_iteration
@@ -141,8 +149,7 @@ def build(experiment: Experiment, task: Task | None = None) -> Expert:
     total = iterations(experiment.steps, schedule) + 1
     control_task = make_control_task(task or experiment.task, experiment.task_args)
     capacity = min(experiment.steps, schedule.replay or experiment.steps)
-    row = example_row(control_task)
-    example = PaidTransition(**vars(row), true_reward=row.weight)
+    example = _paid(example_row(control_task))
     memory = check_memory(experiment.seeds, capacity, example, schedule.least_replay)
     updates = schedule.updates
     solver = make_solver(
@@ -210,6 +217,11 @@ def expert_loop(
         return eqx.filter_eval_shape(eqx.filter_vmap(one), keys)
 
     return Loop(start, step, blank)
+
+
+def _paid(row: Transition) -> PaidTransition:
+    """The same row, as an expert remembers it."""
+    return PaidTransition(**vars(row), true_reward=row.weight)
 
 
 def _rows(steps: PaidSteps) -> PaidTransition:

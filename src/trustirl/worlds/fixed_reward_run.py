@@ -16,8 +16,8 @@ from trustirl.rollouts.host import SEED_BITS
 from trustirl.runs.policies import ControlPolicy, save_policies
 from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.fixed_reward import ExpertOptions, Task, build, iterations
-from trustirl.worlds.job import Experiment, Job, Row, told_steps
-from trustirl.worlds.simulator_run import columns, memory_note, stage_facts, summary_of
+from trustirl.worlds.job import Experiment, Job, Row, columns, told_steps
+from trustirl.worlds.simulator_run import memory_note, stage_facts, summary_of
 
 FIRST_SEED = 3 << SEED_BITS  # of demonstrations: episodes of training and evaluation have lower ones
 SELECTION = "the seed with the highest mean true return in the last evaluation, the same episodes for all"
@@ -32,7 +32,7 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
         returns = parts.evaluate(state.irl.policy)
-        return {f"return_{name}": values for name, values in spread(returns).items()} | columns(metrics)
+        return columns(metrics) | {f"return_{name}": values for name, values in spread(returns).items()}
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         actors = parts.solver.outcome(state.irl.policy)

@@ -14,11 +14,14 @@ from trustirl.core.errors import InputError, unknown_name, unknown_setting
 from trustirl.core.files import fitting
 from trustirl.core.types import Metrics, TrainState
 from trustirl.core.words import count
+from trustirl.core.worlds import WorldName, world_in
 from trustirl.demos.schema import DemoChoice
 from trustirl.irl.loop import Loop
 from trustirl.rollouts.ledger import Ledger
 
 Row = dict[str, Any]
+Preset = Literal["smoke", "paper", "tuned"]
+COUNTED = ("seed", "iteration", "env_steps", "seconds")  # the columns that training itself writes
 Groups = Mapping[str, Any]
 """Default settings by group: frozen dataclasses such as an algorithm's or a solver's configuration."""
 
@@ -36,6 +39,7 @@ class Experiment:
     seeds: Annotated[int, Meta(ge=1, le=10_000)]
     steps: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     settings: dict[str, dict[str, Any]]  # every setting by group, for example "algorithm_config"
+    world: WorldName
     first_seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
     @property
@@ -52,7 +56,8 @@ class Experiment:
     def from_config(cls, config: Mapping[str, Any], groups: Groups, where: Path) -> "Experiment":
         """The experiment of a run folder, if this version knows exactly its settings."""
         file = where / "config.json"
-        config = {"first_seed": 0} | dict(config)  # runs from before there was such a setting
+        # Runs from before there were such keys are read as well.
+        config = {"first_seed": 0, "world": world_in(config, str(file)).name} | dict(config)
         names = {field.name for field in fields(cls)} - {"settings"}
         settings: dict[str, Any] = {name: config.get(name) for name in groups}
         same = config.keys() == names | groups.keys() and all(
@@ -82,6 +87,12 @@ class Job(NamedTuple):
     facts: dict[str, Any]  # for the manifest: what was used
     notes: tuple[str, ...] = ()  # what a user should know before the work begins
     close: Callable[[], None] = lambda: None
+
+
+def columns(metrics: Metrics) -> dict[str, np.ndarray]:
+    """What a run records of an iteration: every metric with one number for each seed and a name of its own."""
+    given = {name: np.asarray(values) for name, values in metrics.items() if name not in COUNTED}
+    return {name: values for name, values in given.items() if values.ndim == 1}
 
 
 def told_steps(steps: int, iterations: int, each: int, first: int = 0) -> list[str]:

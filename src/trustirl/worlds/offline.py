@@ -23,13 +23,14 @@ from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import host_policies, make_solver, save_policies
-from trustirl.worlds.job import Experiment, Job, Row, filled, told_steps
+from trustirl.worlds.job import Experiment, Job, Row, columns, filled, told_steps
 from trustirl.worlds.memory import check_networks
 from trustirl.worlds.simulator import Matched, StageOptions, matched, standards
-from trustirl.worlds.simulator_run import columns, stage_facts, summary_of
+from trustirl.worlds.simulator_run import stage_facts, summary_of
 
 # An action on the border has an infinite pre-image under tanh, which no mean of a Gaussian should chase.
 INSIDE = np.float32(0.99)
+FIT_SECONDS = 0.004  # of a gradient step
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,31 @@ def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
     return filled(kinds, entry.defaults.of(task, paper))
 
 
+def check(experiment: Experiment) -> int:
+    """Refuse what the job would refuse; nothing is replayed."""
+    prepared(experiment)
+    return 0
+
+
+def updates(experiment: Experiment) -> int:
+    """Gradient steps of an iteration."""
+    return int(experiment.settings["algorithm_config"]["updates"])
+
+
+def rough_seconds(experiment: Experiment) -> float:
+    """Of one seed."""
+    return experiment.steps * FIT_SECONDS
+
+
 def prepared(
     experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
 ) -> tuple[Matched, int]:
     """Check everything that a user gave; the second value is the number of iterations after the first."""
-    updates = experiment.settings["algorithm_config"]["updates"]
-    iterations = experiment.steps // updates - 1
+    each = updates(experiment)
+    iterations = experiment.steps // each - 1
     if iterations < 0:
         raise InputError(
-            f"{count(experiment.steps, 'step is', 'steps are')} too few; use at least {updates}, or fewer updates."
+            f"{count(experiment.steps, 'step is', 'steps are')} too few; use at least {each}, or fewer updates."
         )
     return matched(experiment, OfflineOptions(**experiment.settings["offline"]).strict, demos, task), iterations
 
@@ -79,12 +96,12 @@ def offline_job(
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
         policies = host_policies(state.irl.policy, config, *statistics)
         returns = evaluate_returns(judged, policies, episodes, 0)
-        return {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)} | columns(metrics)
+        return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         save_policies(path, state.irl.policy, given.task, config, *statistics)
-        updates = seeds * (iterations + 1) * fit.updates
-        summary = summary_of(given.task, ledger, last_rows, seconds, updates)
+        made = seeds * (iterations + 1) * fit.updates
+        summary = summary_of(given.task, ledger, last_rows, seconds, made)
         write_json(path / "summary.json", summary | given.expert_return())
 
     return Job(

@@ -42,6 +42,8 @@ from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
 
+UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
+
 
 @dataclass(frozen=True)
 class StageOptions:
@@ -241,6 +243,14 @@ def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
         "control": ControlOptions,
     }
     return filled(kinds, entry.defaults.of(task, paper))
+
+
+def rough_seconds(experiment: Experiment) -> float:
+    """Of one seed."""
+    plan, width = experiment.settings["plan"], experiment.settings["solver"]["width"]
+    least, most = UPDATE_SECONDS
+    update = least + most * plan["batch"] * width**2 / (256 * 256**2)
+    return float(experiment.steps * plan["update_ratio"] * update)
 
 
 def iterations(steps: int, plan: Plan) -> int:

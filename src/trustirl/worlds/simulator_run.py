@@ -20,10 +20,8 @@ from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.spaces import SpacesCard
 from trustirl.runs.policies import save_policies
 from trustirl.tasks.gym import ControlTask
-from trustirl.worlds.job import Experiment, Job, Row, told_steps
+from trustirl.worlds.job import Experiment, Job, Row, columns, told_steps
 from trustirl.worlds.simulator import ControlOptions, build, iterations
-
-COLUMNS = ("gap", "drift", "mu", "log_likelihood", "q", "entropy", "critic_loss", "actor_loss", "temperature")
 
 
 def control_job(
@@ -41,7 +39,7 @@ def control_job(
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
         returns = parts.evaluate(state.irl.policy)
-        return {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)} | columns(metrics)
+        return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         actors = parts.solver.outcome(state.irl.policy)
@@ -73,11 +71,6 @@ def control_job(
         notes=tuple(notes),
         close=parts.close,
     )
-
-
-def columns(metrics: Metrics) -> dict[str, np.ndarray]:
-    """What the metrics of a run record of a step."""
-    return {name: np.asarray(metrics[name]) for name in COLUMNS if name in metrics}
 
 
 def summary_of(
