@@ -74,6 +74,23 @@ def test_the_gradient_of_a_reward_is_that_of_finite_differences() -> None:
     np.testing.assert_allclose(slope, (total(jnp.asarray(1e-3)) - total(jnp.asarray(-1e-3))) / 2e-3, rtol=0.02)
 
 
+def test_rewards_are_those_of_their_inputs_and_have_a_slope_there() -> None:
+    made, batch = (
+        reward(1.0),
+        eqx.tree_at(lambda rows: rows.absorbing, pairs(1.0, 20), jnp.arange(20) == 3, is_leaf=lambda x: x is None),
+    )
+    inputs = made.inputs(batch)
+    joined = np.concatenate([batch.obs, batch.action], axis=1)
+    standardised = (joined - made.mean) / made.std
+    np.testing.assert_allclose(inputs[:, :-1], np.where(np.arange(20)[:, None] == 3, 0.0, standardised), atol=1e-6)
+    np.testing.assert_array_equal(inputs[:, -1], np.arange(20) == 3)
+    np.testing.assert_array_equal(made.of(inputs), made(batch))
+    slope, step = jax.vmap(jax.grad(made.of))(inputs), 1e-2 * np.eye(8, dtype=np.float32)[0]
+    np.testing.assert_allclose(
+        slope[:, 0], (made.of(inputs + step) - made.of(inputs - step)) / 2e-2, rtol=0.05, atol=0.02
+    )
+
+
 def test_a_saved_reward_pays_the_same(tmp_path: Path) -> None:
     task = make_control_task("Pendulum-v1")
     obs, action = (30 * np.random.default_rng(1).normal(size=(50, size)).astype(np.float32) for size in (3, 1))

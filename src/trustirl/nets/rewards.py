@@ -61,6 +61,10 @@ class NetworkReward(eqx.Module):
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Rewards of any leading shape."""
+        return self.of(self.inputs(batch))
+
+    def inputs(self, batch: Transition) -> Float[Array, "*batch inputs"]:
+        """What the network sees of each pair; a loss may ask how rewards change with it."""
         shape = batch.weight.shape
         parts = [batch.obs]
         if self.action_inputs:
@@ -70,9 +74,12 @@ class NetworkReward(eqx.Module):
         mean, std = jax.lax.stop_gradient((self.mean, self.std))
         inputs = jnp.clip((inputs - mean) / std, -10.0, 10.0)
         ended = jnp.zeros(shape, jnp.float32) if batch.absorbing is None else batch.absorbing.astype(jnp.float32)
-        inputs = jnp.concatenate([inputs * (1 - ended[..., None]), ended[..., None]], axis=-1)
+        return jnp.concatenate([inputs * (1 - ended[..., None]), ended[..., None]], axis=-1)
+
+    def of(self, inputs: Float[Array, "*batch inputs"]) -> Float[Array, "*batch"]:
+        """Rewards of what the network sees."""
         flat = jax.vmap(self.network)(inputs.reshape(-1, inputs.shape[-1]))
-        return self.bound * jnp.tanh(flat.reshape(shape) / self.bound)
+        return self.bound * jnp.tanh(flat.reshape(inputs.shape[:-1]) / self.bound)
 
 
 def network_reward_factory(
