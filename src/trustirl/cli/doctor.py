@@ -230,28 +230,27 @@ def _reason(error: Exception) -> str:
 def learning() -> str:
     """A few exact updates; by the theory, none of them loses likelihood worth mentioning."""
     from trustirl.algorithms import ALGORITHMS
-    from trustirl.core.precision import double_precision
     from trustirl.irl.loop import iterate, seed_keys
-    from trustirl.tasks.registry import resolved_arguments
-    from trustirl.training.train import setting_groups
-    from trustirl.worlds.exact import build
-    from trustirl.worlds.job import Experiment, settle
+    from trustirl.training.train import question
+    from trustirl.worlds.world import WORLDS
 
-    name = ALGORITHMS.trained_in("exact")[0]
-    experiment = Experiment(
-        algorithm=name,
-        task="gridworld",
-        task_args=resolved_arguments("gridworld", {"size": 3}),
-        demos="packaged",
+    name, task = ALGORITHMS.trained_in("exact")[0], "gridworld"
+    experiment = question(
+        name,
+        task,
+        "packaged",
         demo_episodes=None,
         demo_choice="first",
         seeds=1,
+        first_seed=0,
         steps=UPDATES,
-        settings=settle(setting_groups(name, "gridworld"), {}, name),
-        world="exact",
+        preset="tuned",
+        task_args={"size": 3},
     )
-    with double_precision():
-        ell = [float(metrics["ell"][0]) for _, metrics in iterate(build(experiment).loop, seed_keys(1), UPDATES)]
+    world = WORLDS[experiment.world]
+    with world.precision():
+        loop = world.job(experiment, None, task).loop
+        ell = [float(metrics["ell"][0]) for _, metrics in iterate(loop, seed_keys(1), UPDATES)]
     return judged_likelihoods(ell)
 
 

@@ -25,6 +25,8 @@ class WorldFacts:
     learns_reward: bool = True
     samples: bool = True
     """Policies learn from steps of an environment."""
+    pays_truth: bool = False
+    """Policies learn from the task's own reward."""
 
 
 FACTS: Mapping[str, WorldFacts] = {
@@ -33,7 +35,7 @@ FACTS: Mapping[str, WorldFacts] = {
         WorldFacts("exact", "reward updates", "iteration", "iteration", expectations=True, samples=False),
         WorldFacts("simulator", "steps", "env_steps", "env_steps"),
         WorldFacts("offline", "updates", "iteration", "env_steps", learns_reward=False, samples=False),
-        WorldFacts("fixed reward", "steps", "env_steps", "env_steps", learns_reward=False),
+        WorldFacts("fixed reward", "steps", "env_steps", "env_steps", learns_reward=False, pays_truth=True),
     )
 }
 

@@ -207,9 +207,8 @@ def _solver(run: RunFiles) -> Section:
 def _returns(run: RunFiles) -> Section:
     band = "between seeds" if len(run.seeds) > 1 else "between the episodes of one evaluation"
     known = math.isfinite(run.summary.expert_return)
-    trains_expert = run.world.samples and not run.world.learns_reward
-    seen = "from which an expert learns" if trains_expert else "which the learner never sees"
-    whose = "a published expert's return" if trains_expert else "the expert's own return"
+    seen = "from which an expert learns" if run.world.pays_truth else "which the learner never sees"
+    whose = "a published expert's return" if run.world.pays_truth else "the expert's own return"
     goal = f" It should rise to the dashed line, {whose}." if known else ""
     if run.known and run.known.maps.demo_visits is not None:
         goal = (

@@ -52,7 +52,7 @@ def _episodes(run: Any, env: gym.Env) -> Iterator[tuple[str, Float[np.ndarray, "
     if learner is None:
         raise ValueError(f"{run.config['task']} shows no simulator state to draw from.")
     yield "learner", learner
-    if not run.config.get("demos"):  # an expert's own run
+    if run.world.pays_truth:  # an expert's own run
         return
     demos = find_demos(run.config["demos"], run.config["task"])
     if run.config.get("demo_episodes"):

@@ -134,10 +134,13 @@ def save_tables(folder: Path, log_prob: Float[np.ndarray, "seeds states actions"
     write_arrays(folder / "policy.safetensors", {"log_prob": log_prob})
 
 
-def load_policies(folder: Path) -> list[ControlPolicy] | list[TabularPolicy]:
-    """Read the policies of all seeds."""
-    if not (folder / "policy.json").exists():
-        return [TabularPolicy(table) for table in _tables(folder / "policy.safetensors")]
+def load_tables(folder: Path) -> list[TabularPolicy]:
+    """Read the policies of all seeds of the exact world."""
+    return [TabularPolicy(table) for table in _tables(folder / "policy.safetensors")]
+
+
+def load_policies(folder: Path) -> list[ControlPolicy]:
+    """Read the policies of all seeds that learned a Gymnasium task."""
     policies, spaces = read_policies(folder)
     return [ControlPolicy(policies.of(seed), spaces) for seed in range(len(policies.weights))]
 

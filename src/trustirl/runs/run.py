@@ -21,7 +21,7 @@ from trustirl.rewards.reward import LearnedReward
 from trustirl.rewards.saved import load_rewards
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
-from trustirl.runs.policies import load_policies, read_policies
+from trustirl.runs.policies import load_policies, load_tables, read_policies
 from trustirl.tasks.gym import ControlTask, make_control_task, task_of_file
 
 MOST_EPISODES = 100_000
@@ -130,9 +130,10 @@ def load(path: str | Path) -> Run:
     summary, config = read_json(summary_file), read_json(config_file)
     told: Summary = fitting(summary, str(summary_file), Summary)
     fitting(config, str(config_file), Asked)
-    policies = load_policies(folder)
-    rewards = load_rewards(folder) if world_in(config, str(config_file)).learns_reward else []
+    world = world_in(config, str(config_file))
+    policies = load_tables(folder) if world.expectations else load_policies(folder)
+    rewards = load_rewards(folder) if world.learns_reward else []
     counts = {len(told.returns), len(policies), len(rewards or policies)}
     if len(counts) > 1 or told.expert_seed >= len(policies):
         raise InputError(f"{folder} holds returns, policies and rewards of different numbers of seeds; restore it.")
-    return Run(folder, config, summary, list(policies), rewards)
+    return Run(folder, config, summary, [*policies], rewards)

@@ -30,11 +30,9 @@ from trustirl.report.page import write_report
 from trustirl.runs.board import Board
 from trustirl.runs.folder import RunFolder
 from trustirl.runs.run import Run, load
-from trustirl.tasks.gym import task_of_file
-from trustirl.tasks.registry import TASKS
 from trustirl.training.guard import check_finite
 from trustirl.worlds.job import Experiment, Groups, Job, Preset, Row, settle
-from trustirl.worlds.world import EXPERT, WORLDS, Task, task_name, world_of
+from trustirl.worlds.world import EXPERT, WORLDS, Task, task_in, task_name, world_of
 
 SEED_NUMBERS = 2**31  # seeds are 32-bit integers
 MOST_SEEDS = 10_000  # at once
@@ -201,15 +199,14 @@ def resume(path: str | Path, task: Task | None = None) -> Run:
             return _finished(folder)
         config = folder.config()
         algorithm, name = (_text(config, key, folder.path / "config.json") for key in ("algorithm", "task"))
-        if task is None and name not in TASKS:
-            task_of_file(name, folder.path / "config.json")
-        world = world_of(algorithm, task or name)
-        groups, _ = world.defaults(algorithm, task or name, config.get("task_args") or {}, "tuned")
+        task = task or task_in(name, folder.path / "config.json")
+        world = world_of(algorithm, task)
+        groups, _ = world.defaults(algorithm, task, config.get("task_args") or {}, "tuned")
         experiment = Experiment.from_config(config, groups, folder.path)
         if experiment.world != world.facts.name:
             raise InputError(f"{folder.path / 'config.json'} says another world than its task has; restore the file.")
         with world.precision():
-            job = _job(experiment, task or name)
+            job = _job(experiment, task)
             if folder.manifest().get("demo_hash") != job.facts.get("demo_hash"):
                 job.close()
                 raise InputError(f"the demos {experiment.demos} have changed since the run began; restore them.")

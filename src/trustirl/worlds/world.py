@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +14,7 @@ from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.precision import double_precision
 from trustirl.core.worlds import FACTS, WorldFacts
 from trustirl.demos.schema import Demos
-from trustirl.tasks.gym import name_of
+from trustirl.tasks.gym import name_of, task_of_file
 from trustirl.tasks.registry import TASKS, resolved_arguments
 from trustirl.worlds import exact, exact_run, fixed_reward, fixed_reward_run, offline, simulator, simulator_run
 from trustirl.worlds.job import Experiment, Groups, Job, Preset
@@ -146,6 +147,11 @@ def task_name(task: Task) -> str:
     if isinstance(task, gym.Env):
         return task.spec.id if task.spec else type(task.unwrapped).__name__
     return task if isinstance(task, str) else name_of(task)
+
+
+def task_in(name: str, file: Path) -> str:
+    """The task that a run's file names; what would be imported for it is given by the user."""
+    return name if name in TASKS else task_of_file(name, file)
 
 
 def _is_known(task: Task) -> bool:
