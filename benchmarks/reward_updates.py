@@ -53,7 +53,9 @@ def main() -> None:
     noise = np.random.default_rng(0).normal(0.0, NOISE, demos.actions[others].shape)
     demo = evenly(first.observations, first.actions)
     learner = evenly(demos.observations[others], demos.actions[others] + noise)
-    make = network_reward_factory(demo, 0, True, options.reward_width, options.reward_depth, options.reward_bound)
+    make = network_reward_factory(
+        demo, 0, "state-action", options.reward_width, options.reward_depth, options.reward_bound
+    )
     solver = exact_solver(make_task("gridworld", {"size": 3}).mdp)  # no policy moves here
     algorithm = piro(solver, make, config, minibatches(plan.reward_batch))
 

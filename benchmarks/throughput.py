@@ -57,7 +57,7 @@ def time_ours(sizes: str, seeds: int, updates: int | None) -> Row:
     each = max(1, (updates or UPDATES[_backend()]) // seeds)
     obs, action, next_obs, terminated = _experience(obs_dim, actions, discrete)
     seen = Transition(*map(jnp.asarray, (obs, action, np.ones(REPLAY, np.float32), next_obs, terminated)))
-    make_reward = network_reward_factory(seen, actions if discrete else 0, True, 128, 2, 10.0)
+    make_reward = network_reward_factory(seen, actions if discrete else 0, "state-action", 128, 2, 10.0)
     solver = (softq if discrete else sac)(obs_dim, actions, SolverConfig(), obs.mean(0), obs.std(0), updates=each)
 
     @eqx.filter_jit

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import gymnasium as gym
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ import trustirl as ti
 from trustirl.core.files import write_json
 from trustirl.core.trees import check_sizes
 from trustirl.core.types import Transition
-from trustirl.nets.rewards import TableReward
+from trustirl.nets.rewards import TableReward, expected_reward_factory, numbered_transitions
 from trustirl.rewards.kinds import KINDS
 from trustirl.rewards.reward import Finite, LearnedReward
 from trustirl.rewards.saved import load_rewards, save_rewards
 from trustirl.rollouts.spaces import SpacesCard
+from trustirl.runs.folder import RunFolder
 from trustirl.tasks.gym import Spaces
 
 LOW, HIGH = np.full(1, -2, np.float32), np.full(1, 2, np.float32)
@@ -125,3 +127,31 @@ def test_what_a_world_does_not_have_is_said_in_a_sentence() -> None:
         numbered().wrap(gym.make("CartPole-v1"))
     with pytest.raises(ti.InputError, match="reward of Pendulum-v1 has no table"):
         LearnedReward(lambda batch: batch.obs[:, 0], PENDULUM).table()
+
+
+def test_a_reward_of_transitions_is_its_mean_over_what_may_follow() -> None:
+    """r(s, a) = sum_k P(s_k|s, a) r(s, s_k), where transitions that several actions share are paid alike."""
+    random = np.random.default_rng(0)
+    successors = random.integers(4, size=(4, 3, 2))
+    probabilities = random.dirichlet([1, 1], size=(4, 3))
+    features = random.normal(size=(4, 2))
+    numbers, both = numbered_transitions(successors, features)
+    assert len(both) == len({(s, after) for s in range(4) for after in successors[s].ravel()})
+    with ti.double_precision():
+        made = expected_reward_factory("linear", both, numbers, probabilities)(jax.random.key(0))
+        slope = np.asarray(made.model.model.weight)[0]
+        paid = LearnedReward(made, Finite(4, 3)).table()
+    for state, action in np.ndindex(4, 3):
+        follow = [np.concatenate([features[state], features[after]]) @ slope for after in successors[state, action]]
+        assert paid[state, action] == pytest.approx(probabilities[state, action] @ follow)
+
+
+@pytest.mark.parametrize("kind", ["table", "linear", "mlp"])
+def test_the_exact_world_learns_rewards_of_transitions(kind: str, tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"task": "gridworld", "task_args": {"size": 3}, "seeds": 2, "steps": 30}
+    run = ti.train("ml-irl", **changes, reward=kind, reward_inputs="transition", out=tmp_path / "run")
+    table = run.reward.table()
+    assert table.shape == (9, table.shape[1])
+    assert table.std() > 0
+    ell = [row["ell"] for row in RunFolder(tmp_path / "run").metrics() if row["seed"] == 0]
+    assert ell[-1] > ell[0]

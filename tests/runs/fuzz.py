@@ -32,7 +32,13 @@ from trustirl.core.buffer import add, empty_buffer
 from trustirl.core.errors import InputError
 from trustirl.core.precision import double_precision
 from trustirl.core.types import IrlState, TrainState, Transition
-from trustirl.nets.rewards import network_reward_factory, reward_factory
+from trustirl.nets.rewards import (
+    RewardInputs,
+    expected_reward_factory,
+    network_reward_factory,
+    numbered_transitions,
+    reward_factory,
+)
 from trustirl.report.runs import read_run
 from trustirl.rewards.kinds import NetworkCard, TableCard
 from trustirl.rewards.saved import load_rewards, save_rewards
@@ -77,27 +83,29 @@ def control_folder(folder: Path, spaces: Spaces) -> Path:
     solver = policies.make_solver(spaces, config, mean, std)
     actors = eqx.filter_vmap(lambda key: solver.actor(solver.init(key)))(keys())
     policies.save_policies(folder, actors, spaces, config, mean, std)
-    pairs = Transition(
-        jnp.zeros((2, spaces.obs_dim)),
-        jnp.zeros((2, *spaces.action_shape), int if spaces.discrete else float),
-        jnp.ones(2),
-    )
-    make = network_reward_factory(pairs, spaces.action_dim if spaces.discrete else 0, True, 8, 1, 10.0)
+    obs = jnp.zeros((2, spaces.obs_dim))
+    pairs = Transition(obs, jnp.zeros((2, *spaces.action_shape), int if spaces.discrete else float), jnp.ones(2), obs)
+    inputs: RewardInputs = "transition" if spaces.discrete else "state-action"
+    make = network_reward_factory(pairs, spaces.action_dim if spaces.discrete else 0, inputs, 8, 1, 10.0)
     sizes: dict[str, Any] = {"spaces": SpacesCard.of(spaces), "seeds": SEEDS, "width": 8, "depth": 1, "bound": 10.0}
-    card = NetworkCard(**sizes, action_inputs=True, discount=0.99, termination="T2")
+    card = NetworkCard(**sizes, reward_inputs=inputs, discount=0.99, termination="T2")
     save_rewards(folder, eqx.filter_vmap(make)(keys()), card)
     return folder
 
 
-def exact_folder(folder: Path, kind: Any) -> Path:
+def exact_folder(folder: Path, kind: Any, inputs: RewardInputs = "state-action") -> Path:
     """A run of the exact world."""
     write_run(folder, task="chain", seeds=SEEDS, states=5, picture={"kind": "list"}, iterations=5)
     asked(folder, "ml-irl", "chain", steps=5)
     with double_precision():
-        make = reward_factory(kind, np.eye(5), 2, True)
-        rewards = eqx.filter_vmap(make)(keys())
+        make: Any = reward_factory(kind, np.eye(5), 2, True)
         sizes = {"states": 5, "actions": 2, "features": 5, "seeds": SEEDS, "width": 64, "depth": 2}
-        save_rewards(folder, rewards, TableCard(kind=kind, action_inputs=True, **sizes))
+        if inputs == "transition":
+            numbers, features = numbered_transitions(np.arange(10).reshape(5, 2, 1) % 5, np.eye(5))
+            make = expected_reward_factory(kind, features, numbers, np.ones(numbers.shape))
+            sizes |= {"features": 10, "transitions": len(features), "successors": 1}
+        rewards = eqx.filter_vmap(make)(keys())
+        save_rewards(folder, rewards, TableCard(kind=kind, reward_inputs=inputs, **sizes))
         policies.save_tables(folder, np.full((SEEDS, 5, 2), -np.log(2)))
     return folder
 
@@ -131,7 +139,7 @@ def openers(originals: dict[str, Path]) -> list[tuple[str, str, tuple[Callable[[
     """Folder, file, and what opens it."""
     restored = lambda folder: RunFolder(folder).restore(small_state())  # noqa: E731
     wanted = []
-    for kind in ("discrete", "continuous", "table", "linear", "mlp"):
+    for kind in ("discrete", "continuous", "table", "linear", "mlp", "steps"):
         read_policies = policies.load_policies if kind in ("discrete", "continuous") else run.load
         for name in ("policy.json", "policy.safetensors", "reward.json", "reward.safetensors"):
             opens = load_rewards if name.startswith("reward") else read_policies
@@ -195,6 +203,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "table": partial(exact_folder, kind="table"),
     "linear": partial(exact_folder, kind="linear"),
     "mlp": partial(exact_folder, kind="mlp"),
+    "steps": partial(exact_folder, kind="mlp", inputs="transition"),
     "resumable": resumable_folder,
 }
 

@@ -1,6 +1,6 @@
-"""Reward functions r(s) and r(s, a): a table, a linear model, a network.
+"""Reward functions r(s), r(s, a) and r(s, s'): a table, a linear model, a network.
 
-Each is a pytree that maps a `Transition` to one reward per pair. `action_inputs` decides whether the action counts.
+Each is a pytree that maps a `Transition` to one reward per pair.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from trustirl.core.errors import InputError
 from trustirl.core.types import Transition
 from trustirl.nets.mlp import CONSTANT, scales
 
 RewardKind = Literal["table", "linear", "mlp"]
+RewardInputs = Literal["state", "state-action", "transition"]
 WIDTH, DEPTH = 64, 2
 
 
@@ -46,8 +48,22 @@ class FeatureReward(eqx.Module):
         return flat.reshape(inputs.shape[:-1])
 
 
+class ExpectedReward(eqx.Module):
+    """A reward r(s, s') where it is known what may follow: r(s, a) is its mean over that."""
+
+    model: TableReward | FeatureReward  # of transitions, which are numbered as states are elsewhere
+    numbers: Int[Array, "states actions successors"]
+    probabilities: Float[Array, "states actions successors"]
+
+    def __call__(self, batch: Transition) -> Float[Array, "..."]:
+        """Average over what may follow each pair."""
+        number = self.numbers[batch.obs, batch.action]
+        chance = jax.lax.stop_gradient(self.probabilities)[batch.obs, batch.action]  # known, never trained
+        return jnp.sum(chance * self.model(Transition(number, jnp.zeros_like(number), chance)), axis=-1)
+
+
 class NetworkReward(eqx.Module):
-    """A network on standardised observations and actions, softly bounded so that no gradient dies.
+    """A network on what `reward_inputs` names, standardised, and softly bounded so that no gradient dies.
 
     `absorbing` pairs (the state after an end) have an input of their own: a flag, with all other inputs zero.
     """
@@ -56,8 +72,13 @@ class NetworkReward(eqx.Module):
     mean: Float[Array, " inputs"]
     std: Float[Array, " inputs"]
     actions: int = eqx.field(static=True)  # number of discrete actions; 0: continuous ones
-    action_inputs: bool = eqx.field(static=True)
+    reward_inputs: RewardInputs = eqx.field(static=True)
     bound: float = eqx.field(static=True)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it must be given of what follows."""
+        return ("next_obs",) if self.reward_inputs == "transition" else ()
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Rewards of any leading shape."""
@@ -67,9 +88,10 @@ class NetworkReward(eqx.Module):
         """What the network sees of each pair; a loss may ask how rewards change with it."""
         shape = batch.weight.shape
         parts = [batch.obs]
-        if self.action_inputs:
-            action = jax.nn.one_hot(batch.action, self.actions) if self.actions else batch.action
-            parts.append(action)
+        if self.reward_inputs == "state-action":
+            parts.append(jax.nn.one_hot(batch.action, self.actions) if self.actions else batch.action)
+        elif self.reward_inputs == "transition":
+            parts.append(_next_obs(batch))
         inputs = jnp.concatenate([part.astype(jnp.float32).reshape(*shape, -1) for part in parts], axis=-1)
         mean, std = jax.lax.stop_gradient((self.mean, self.std))
         inputs = jnp.clip((inputs - mean) / std, -10.0, 10.0)
@@ -82,8 +104,16 @@ class NetworkReward(eqx.Module):
         return self.bound * jnp.tanh(flat.reshape(inputs.shape[:-1]) / self.bound)
 
 
+def _next_obs(batch: Transition) -> Array:
+    if batch.next_obs is None:
+        raise InputError(
+            "a reward of transitions depends on what followed each step; give transitions with next_obs."
+        )
+    return batch.next_obs
+
+
 def network_reward_factory(
-    demo: Transition, actions: int, action_inputs: bool, width: int, depth: int, bound: float
+    demo: Transition, actions: int, reward_inputs: RewardInputs, width: int, depth: int, bound: float
 ) -> Callable[[Array], NetworkReward]:
     """A function of a key that makes a network reward, standardised by the demonstrations' own statistics.
 
@@ -91,24 +121,26 @@ def network_reward_factory(
     away from them, and would be followed there until enough updates have undone it.
     """
     parts = [np.asarray(demo.obs, np.float32)]
-    if action_inputs:
+    if reward_inputs == "state-action":
         action = np.asarray(demo.action)
         parts.append(np.eye(actions, dtype=np.float32)[action] if actions else action.astype(np.float32))
+    elif reward_inputs == "transition":
+        parts.append(np.asarray(_next_obs(demo), np.float32))
     data = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
     mean, std = data.mean(axis=0), scales(data.std(axis=0))
     constant = data.std(axis=0, dtype=np.float64) <= CONSTANT  # in float32 neither moment of such a column is exact
     mean[constant], std[constant] = data[0, constant], 1.0
-    if actions and action_inputs:  # one-hot inputs are on a scale already
+    if actions and reward_inputs == "state-action":  # one-hot inputs are on a scale already
         mean[-actions:], std[-actions:] = 0.0, 1.0
 
-    return blank_network_reward(mean, std, actions, action_inputs, width, depth, bound)
+    return blank_network_reward(mean, std, actions, reward_inputs, width, depth, bound)
 
 
 def blank_network_reward(
     mean: Float[np.ndarray, " inputs"],
     std: Float[np.ndarray, " inputs"],
     actions: int,
-    action_inputs: bool,
+    reward_inputs: RewardInputs,
     width: int,
     depth: int,
     bound: float,
@@ -119,7 +151,7 @@ def blank_network_reward(
         network = eqx.nn.MLP(len(mean) + 1, "scalar", width, depth, jax.nn.relu, dtype=jnp.float32, key=key)
         last = lambda net: (net.layers[-1].weight, net.layers[-1].bias)  # noqa: E731
         network = eqx.tree_at(last, network, replace_fn=jnp.zeros_like)
-        return NetworkReward(network, jnp.asarray(mean), jnp.asarray(std), actions, action_inputs, bound)
+        return NetworkReward(network, jnp.asarray(mean), jnp.asarray(std), actions, reward_inputs, bound)
 
     return make
 
@@ -147,3 +179,26 @@ def reward_factory(
         return FeatureReward(model, jnp.asarray(features), actions if action_inputs else 0)
 
     return make
+
+
+def numbered_transitions(
+    successors: Int[np.ndarray, "states actions successors"], features: Float[np.ndarray, "states features"]
+) -> tuple[Int[np.ndarray, "states actions successors"], Float[np.ndarray, "transitions both"]]:
+    """A number for each state and its successor, and the features of both for each number."""
+    states = len(successors)
+    unique, numbers = np.unique(np.arange(states)[:, None, None] * states + successors, return_inverse=True)
+    before, after = np.divmod(unique, states)
+    return numbers.reshape(successors.shape), np.concatenate([features[before], features[after]], axis=1)
+
+
+def expected_reward_factory(
+    kind: RewardKind,
+    features: Float[np.ndarray, "transitions both"],
+    numbers: Int[np.ndarray, "states actions successors"],
+    probabilities: Float[np.ndarray, "states actions successors"],
+    width: int = WIDTH,
+    depth: int = DEPTH,
+) -> Callable[[Array], ExpectedReward]:
+    """A function of a key that makes a small random reward of numbered transitions."""
+    make_model = reward_factory(kind, features, 0, False, width, depth)
+    return lambda key: ExpectedReward(make_model(key), jnp.asarray(numbers, jnp.int32), jnp.asarray(probabilities))

@@ -15,9 +15,17 @@ from msgspec import Meta
 from trustirl.core.errors import InputError
 from trustirl.core.files import Size
 from trustirl.core.trees import check_sizes
-from trustirl.nets.rewards import RewardKind, blank_network_reward, reward_factory
+from trustirl.nets.rewards import (
+    RewardInputs,
+    RewardKind,
+    blank_network_reward,
+    expected_reward_factory,
+    reward_factory,
+)
 from trustirl.rewards.reward import Finite, LearnedReward
 from trustirl.rollouts.spaces import SpacesCard
+
+Count = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 @runtime_checkable
@@ -42,33 +50,48 @@ class Card(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TableCard:
-    """A reward of the exact world: a table of its states, or a model on their features."""
+    """A reward of the exact world: a table of its states or transitions, or a model on their features."""
 
     format_version: Literal[1] = 1
     kind: RewardKind
-    action_inputs: bool
+    reward_inputs: RewardInputs
     states: Size
     actions: Size
-    features: Annotated[int, Meta(ge=0, lt=2**31)]
+    features: Count
     width: Size
     depth: Size
     seeds: Size
+    transitions: Count = 0  # where these are rewarded, and how many may follow each state and action
+    successors: Count = 0
 
     def check(self, arrays: Mapping[str, np.ndarray], where: Path) -> None:
-        """A linear reward or a network keeps the features of every state, a table a number for it."""
+        """A linear reward or a network keeps the features of all that it rewards, a table a number for it."""
         check_sizes(arrays, where, self.seeds, **self._sizes)
         stored = sum(array.size for array in arrays.values())
-        if self.seeds * self.states * max(1, self._features) > stored:
-            raise InputError(f"{where} tells of more states or features than are stored beside it; restore it.")
+        needed = self._rows * max(1, self._features) + self.states * self.actions * self.successors
+        if self.seeds * needed > stored or (self._expected and not self.transitions * self.successors):
+            raise InputError(f"{where} tells of other states or features than are stored beside it; restore it.")
 
     def make(self, key: Array) -> PyTree:
         """With features of zero."""
-        blank = np.zeros((self.states, self._features))
-        return reward_factory(self.kind, blank, self.actions, self.action_inputs, **self._sizes)(key)
+        blank = np.zeros((self._rows, self._features))
+        if self._expected:
+            follow = np.zeros((self.states, self.actions, self.successors))
+            return expected_reward_factory(self.kind, blank, follow.astype(int), follow, **self._sizes)(key)
+        action_inputs = self.reward_inputs == "state-action"
+        return reward_factory(self.kind, blank, self.actions, action_inputs, **self._sizes)(key)
 
     def reward(self, function: PyTree) -> LearnedReward:
         """A reward of numbered states."""
         return LearnedReward(function, Finite(self.states, self.actions))
+
+    @property
+    def _expected(self) -> bool:
+        return self.reward_inputs == "transition"
+
+    @property
+    def _rows(self) -> int:
+        return self.transitions if self._expected else self.states
 
     @property
     def _features(self) -> int:
@@ -88,7 +111,7 @@ class NetworkCard:
     kind: Literal["network"] = "network"
     spaces: SpacesCard
     seeds: Size
-    action_inputs: bool
+    reward_inputs: RewardInputs
     width: Size
     depth: Size
     bound: Annotated[float, Meta(gt=0)]
@@ -104,7 +127,7 @@ class NetworkCard:
         """With observations that are not standardised."""
         blank = np.zeros(self._inputs, np.float32)
         actions = self.spaces.action_dim if self.spaces.discrete else 0
-        return blank_network_reward(blank, blank, actions, self.action_inputs, self.width, self.depth, self.bound)(
+        return blank_network_reward(blank, blank, actions, self.reward_inputs, self.width, self.depth, self.bound)(
             key
         )
 
@@ -115,7 +138,8 @@ class NetworkCard:
 
     @property
     def _inputs(self) -> int:
-        return self.spaces.obs_dim + (self.spaces.action_dim if self.action_inputs else 0)
+        obs, action = self.spaces.obs_dim, self.spaces.action_dim
+        return obs + {"state": 0, "state-action": action, "transition": obs}[self.reward_inputs]
 
 
 KINDS: dict[str, type[Card]] = {"table": TableCard, "linear": TableCard, "mlp": TableCard, "network": NetworkCard}

@@ -39,5 +39,8 @@ def read_card(file: Path) -> Card:
     kind = str(told.get("kind"))
     if kind not in KINDS:
         raise InputError(f"{file} tells of a kind of reward, {kind!r:.60}, that is not known here; restore it.")
+    older = told.pop("action_inputs", None)  # what there was before rewards of transitions
+    if isinstance(older, bool):
+        told.setdefault("reward_inputs", "state-action" if older else "state")
     card: Card = fitting(told, str(file), KINDS[kind])
     return card

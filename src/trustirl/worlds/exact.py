@@ -1,11 +1,13 @@
 """The exact world: the parts that answer a question where the MDP is known (`Parts`)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
 from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most
@@ -19,7 +21,13 @@ from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
 from trustirl.evaluation.returns import episode_return
 from trustirl.irl.loop import Loop, Observe, make_loop, over_seeds
-from trustirl.nets.rewards import RewardKind, reward_factory
+from trustirl.nets.rewards import (
+    RewardInputs,
+    RewardKind,
+    expected_reward_factory,
+    numbered_transitions,
+    reward_factory,
+)
 from trustirl.rl.exact import SoftPolicy, exact_solver, occupancy, solve
 from trustirl.rollouts.exact import exact_sampler, sample_episodes
 from trustirl.tasks.exact import MOST_NUMBERS, ExactTask
@@ -36,8 +44,9 @@ class ExactOptions:
 
     reward: RewardKind = "table"
     """The class of rewards."""
-    reward_inputs: Literal["state", "state-action"] | None = None
-    """What the reward may depend on; by default what the task's true reward depends on."""
+    reward_inputs: RewardInputs | None = None
+    """What the reward may depend on; by default what the task's true reward depends on. Of a transition, a state and
+    the one that follows, the mean over what may follow is paid."""
     policy_rounds: int = 0
     """Rounds of soft policy iteration per reward update; 0 solves for the optimal policy."""
     suboptimality: float = 0.0
@@ -84,7 +93,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> Parts:
         mdp = started_like(demos, mdp)
     else:
         demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
-    make_reward = reward_factory(options.reward, task.features, mdp.actions, action_inputs(options, task))
+    make_reward = make_reward_of(options, task)
     solver = exact_solver(mdp, options.policy_rounds, options.suboptimality)
     solved = not (options.policy_rounds or options.suboptimality)
 
@@ -131,7 +140,10 @@ def _check_room(experiment: Experiment, options: ExactOptions, task: ExactTask) 
     """Refuse what cannot fit into memory: policies, rewards, optimisers and measures of every seed, roughly."""
     states, actions, successors = task.mdp.successors.shape
     per_seed = states * actions * (20 + 2 * successors)
-    per_seed += 0 if options.reward == "table" else 3 * task.features.size
+    if reward_inputs(options, task) == "transition":
+        per_seed += states * actions * successors * (6 if options.reward == "table" else 6 * task.features.shape[1])
+    elif options.reward != "table":
+        per_seed += 3 * task.features.size
     seeds, advice = count(experiment.seeds, "seed"), "use fewer seeds or a smaller task"
     check_free(f"the tables of {seeds} need", 8 * experiment.seeds * per_seed, advice)
     shown = task.horizon * (experiment.demo_episodes or 0)
@@ -142,9 +154,26 @@ def _check_room(experiment: Experiment, options: ExactOptions, task: ExactTask) 
         )
 
 
-def action_inputs(options: ExactOptions, task: ExactTask) -> bool:
-    """Whether the reward sees actions."""
-    return options.reward_inputs == "state-action" or (options.reward_inputs is None and not task.state_only)
+def reward_inputs(options: ExactOptions, task: ExactTask) -> RewardInputs:
+    """What the reward sees."""
+    return options.reward_inputs or ("state" if task.state_only else "state-action")
+
+
+def make_reward_of(options: ExactOptions, task: ExactTask) -> Callable[[Array], Reward]:
+    """A function of a key that makes a reward of the class asked for."""
+    inputs = reward_inputs(options, task)
+    if inputs == "transition":
+        numbers, features = transitions(options, task)
+        return expected_reward_factory(options.reward, features, numbers, np.asarray(task.mdp.probabilities))
+    return reward_factory(options.reward, task.features, task.mdp.actions, inputs == "state-action")
+
+
+def transitions(
+    options: ExactOptions, task: ExactTask
+) -> tuple[Int[np.ndarray, "states actions successors"], Float[np.ndarray, "transitions both"]]:
+    """The numbers of what may follow, and the features of each number, of which a table has none."""
+    features = task.features[:, :0] if options.reward == "table" else task.features
+    return numbered_transitions(np.asarray(task.mdp.successors), features)
 
 
 def started_like(demos: Demos, mdp: MDP) -> MDP:

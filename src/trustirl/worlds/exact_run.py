@@ -27,7 +27,7 @@ from trustirl.rl.exact import occupancy, optimal_value
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import save_tables
 from trustirl.tasks.exact import ExactTask
-from trustirl.worlds.exact import ExactOptions, Parts, action_inputs, build
+from trustirl.worlds.exact import ExactOptions, Parts, build, reward_inputs, transitions
 from trustirl.worlds.job import Experiment, Job, Row, columns
 
 CHECKPOINT_EVERY = 50  # reward updates
@@ -130,9 +130,9 @@ def demonstrated_return(demos: Demos, task: ExactTask) -> float:
 
 def _reward_card(experiment: Experiment, task: ExactTask) -> TableCard:
     options = ExactOptions(**experiment.settings["exact"])
-    return TableCard(
+    card = TableCard(
         kind=options.reward,
-        action_inputs=action_inputs(options, task),
+        reward_inputs=reward_inputs(options, task),
         states=task.mdp.states,
         actions=task.mdp.actions,
         features=task.features.shape[1],
@@ -140,6 +140,10 @@ def _reward_card(experiment: Experiment, task: ExactTask) -> TableCard:
         depth=DEPTH,
         seeds=experiment.seeds,
     )
+    if card.reward_inputs != "transition":
+        return card
+    numbers, features = transitions(options, task)
+    return replace(card, features=features.shape[1], transitions=len(features), successors=numbers.shape[2])
 
 
 def _correlation(table: Float[np.ndarray, "states actions"], task: ExactTask) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import jax
@@ -24,7 +24,7 @@ from trustirl.demos.schema import Demos, find_demos
 from trustirl.irl.loop import Loop
 from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
 from trustirl.nets.mlp import scales
-from trustirl.nets.rewards import network_reward_factory
+from trustirl.nets.rewards import RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
 from trustirl.rollouts.host import (
     Backend,
@@ -70,8 +70,8 @@ class ControlOptions(StageOptions):
 
     termination: Termination = "T2"
     """What follows an end: T0 nothing; T2 an absorbing state with a learned reward; T3 the last state, repeated."""
-    reward_inputs: Literal["state", "state-action"] = "state-action"
-    """What the reward may depend on."""
+    reward_inputs: RewardInputs = "state-action"
+    """What the reward may depend on; a transition is a state and the one that follows."""
     reward_width: int = 128
     """Units of each hidden layer of the reward."""
     reward_depth: int = 2
@@ -281,8 +281,10 @@ def prepared(
     experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
 ) -> Prepared:
     """Check everything that a user gave, except whether all seeds fit into memory."""
-    plan = Plan(**experiment.settings["plan"])
-    given = matched(experiment, ControlOptions(**experiment.settings["control"]).strict, demos, task)
+    plan, options = Plan(**experiment.settings["plan"]), ControlOptions(**experiment.settings["control"])
+    given = matched(experiment, options.strict, demos, task)
+    if options.reward_inputs == "transition":
+        _require_successors(given.demos)
     iterations(experiment.steps, plan)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
     return Prepared(given, capacity, example_row(given.task))
@@ -331,9 +333,9 @@ def build(
     demo = demonstrated(demos, obs, action, weighing, repeat=options.termination == "T3")
     shown = _experience(demos, obs, action, example, ends=options.termination != "T3")
     make_reward = network_reward_factory(
-        Transition(*pairs, jnp.ones(len(obs))),
+        Transition(*pairs, jnp.ones(len(obs)), _next_observations(demos)),
         control_task.action_dim if control_task.discrete else 0,
-        options.reward_inputs == "state-action",
+        options.reward_inputs,
         options.reward_width,
         options.reward_depth,
         options.reward_bound,
@@ -432,6 +434,12 @@ def _experience(demos: Demos, obs: np.ndarray, action: np.ndarray, example: Tran
     )
 
 
+def _next_observations(demos: Demos) -> jax.Array | None:
+    """What followed each demonstrated step, where that is known."""
+    after = demos.next_observations
+    return None if after is None else jnp.asarray(after.reshape(len(after), -1), jnp.float32)
+
+
 def _check_actions(entry: Entry, task: ControlTask) -> None:
     kind = "discrete" if task.discrete else "continuous"
     if kind not in entry.actions:
@@ -476,6 +484,16 @@ def _require_learnable(demos: Demos) -> None:
                     f"{place(first + step, demos.episode_ends)}, and networks can learn from numbers up to "
                     f"{LARGEST:.0g}; rescale the column, or leave out such episodes."
                 )
+
+
+def _require_successors(demos: Demos) -> None:
+    """Refuse demonstrations that a reward of transitions cannot be asked about."""
+    steps, known = len(demos.observations), len(demos.successors()[0])
+    if known < steps:
+        raise DemoError(
+            f"it is not known what followed {steps - known:,} of {count(steps, 'demonstrated step')}, and a reward "
+            "of transitions depends on that; give demos with next_observations, or choose other reward_inputs."
+        )
 
 
 def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray, np.ndarray, int]:

@@ -47,7 +47,7 @@ def control_job(
         card = NetworkCard(
             spaces=SpacesCard.of(parts.task),
             seeds=experiment.seeds,
-            action_inputs=options.reward_inputs == "state-action",
+            reward_inputs=options.reward_inputs,
             width=options.reward_width,
             depth=options.reward_depth,
             bound=options.reward_bound,
