@@ -62,7 +62,7 @@ def live_table(jobs: Sequence[Job], out: Path) -> Table:
 class Summary:
     """What is told of a finished run, of all that its summary.json holds."""
 
-    returns: list[float]
+    returns: list[float] | None
     expert_return: float | None
     wall_seconds: float
 
@@ -78,10 +78,13 @@ def finished_line(job: Job, out: Path, number: int, count: int, failure: str = "
         summaries: list[Summary] = [read_form(out / part.run / "summary.json", Summary) for part in job.parts]
     except InputError as error:
         return f"{told} failed: {error}"
-    returns = [value for summary in summaries for value in summary.returns]
+    seconds = duration(sum(each.wall_seconds for each in summaries))
+    returns = [value for summary in summaries for value in summary.returns or ()]
+    if not returns:
+        return f"{told}: no true reward is known, {seconds}"
     expert = summaries[0].expert_return
     known = "" if expert is None else f" (expert {expert:,.2f})"
-    return f"{told}: return {mean(returns):,.2f}{known}, {duration(sum(each.wall_seconds for each in summaries))}"
+    return f"{told}: return {mean(returns):,.2f}{known}, {seconds}"
 
 
 def duration(seconds: float) -> str:

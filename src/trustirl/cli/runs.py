@@ -105,9 +105,11 @@ def evaluate_command(arguments: list[str]) -> None:
     """Play new episodes, and tell what they earned beside the expert; of an exact run, what is known already."""
     options = parse(EvaluateOptions, arguments, "trustirl evaluate")
     run = load(options.run)
-    known = Evaluation(np.asarray(run.summary["returns"])[:, None], env_steps=0)
-    exact = run.world.expectations
-    seen = known if exact else run.evaluate(options.episodes, seed=options.seed, task=options.task)
+    exact = run.world.expectations and run.summary["returns"] is not None
+    if exact:
+        seen = Evaluation(np.asarray(run.summary["returns"])[:, None], env_steps=0)
+    else:
+        seen = run.evaluate(options.episodes, seed=options.seed, task=options.task)
     seeds = [run.config.get("first_seed", 0) + place for place in range(len(seen.returns))]
     if options.json:
         told = {"run": str(run.path), "exact": exact, "seeds": seeds, "returns": seen.returns.tolist()}
@@ -143,10 +145,15 @@ def report_command(arguments: list[str]) -> None:
 
 def _announce(run: Run) -> None:
     summary = run.summary
-    expert = summary.get("expert_return")
-    text = f"return {mean(summary['returns']):.2f}" + ("" if expert is None else f" (expert {expert:.2f})")
-    if "ell" in summary:
-        text += f", reward correlation {mean(summary['reward_correlation']):.3f}"
-        text += f", ell {mean(summary['ell']):.4f} (true reward {summary['ell_expert']:.4f})"
-    print(text)
+    told = {
+        "return": ("returns", "expert_return", "expert", 2),
+        "reward correlation": ("reward_correlation", "", "", 3),
+        "ell": ("ell", "ell_expert", "true reward", 4),
+    }
+    parts = []
+    for word, (name, level, whose, digits) in told.items():
+        if summary.get(name) is not None:
+            beside = "" if summary.get(level) is None else f" ({whose} {summary[level]:.{digits}f})"
+            parts.append(f"{word} {mean(summary[name]):.{digits}f}{beside}")
+    print(", ".join(parts))
     print(f"page: {run.path / 'report.html'}")

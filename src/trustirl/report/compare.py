@@ -29,6 +29,7 @@ from trustirl.report.words import count, duration
 FORMATS = {"html": ".html", "md": ".md", "csv": ".csv", "latex": ".tex", "png": ".png"}
 THRESHOLDS = 101  # where performance profiles are evaluated
 MOST_MAPS = 11  # beside the true reward
+MEASURED = {"return_mean": "true return", "ell": "objective ℓ"}
 BAND_RESAMPLES = 500  # a band is drawn, not read off to the last digit
 
 STYLE = """
@@ -94,6 +95,7 @@ def render(study: Study) -> str:
     made = {table.name: tables.html(table) for table in tables.tables_of(study)}
     parts = (
         made.get("returns", ""),
+        made.get("explained", ""),
         _failures(study),
         made.get("overall") or _no_overall(study),
         _profiles(study),
@@ -203,10 +205,11 @@ def _curves(study: Study) -> str:
         rows = study.of_task(task)
         clock, timed, others = _timed(rows)
         levels = {"expert": rows[0].expert, "random": rows[0].random}
-        curves = [_returns(study, row) for row in timed]
+        measured = _measured(rows)
+        curves = [_course(study, row, measured) for row in timed]
         end = max(float(np.nanmax(curve.x)) for curve in curves)
         curves += [_level(study, row, end) for row in others]
-        plot = Plot(f"returns {task}", CLOCKS[clock], "true return", curves, levels)
+        plot = Plot(f"returns {task}", CLOCKS[clock], MEASURED[measured], curves, levels)
         drawn.append(plots.draw(plot, task))
     if not drawn:
         return ""
@@ -216,6 +219,8 @@ def _curves(study: Study) -> str:
     )
     if any(_timed(study.of_task(task))[2] for task in study.tasks):
         text += " A flat line is the last policy of a method that steps no environment."
+    if not all(row.paid for row in study.rows):
+        text += " Where no true reward is known, the objective ℓ tells how well the demonstrations are explained."
     return f"<section><h2>Learning curves</h2><p>{text}</p>{''.join(drawn)}</section>"
 
 
@@ -228,8 +233,13 @@ def _timed(rows: Sequence[Row]) -> tuple[str, list[Row], list[Row]]:
     return clock, [row for row in rows if row.clock == clock], [row for row in rows if row.clock != clock]
 
 
-def _returns(study: Study, row: Row) -> Series:
-    returns = row.column("return_mean")
+def _measured(rows: Sequence[Row]) -> str:
+    """The metric that can be drawn of all rows of a task."""
+    return "return_mean" if all(row.paid for row in rows) else "ell"
+
+
+def _course(study: Study, row: Row, measured: str) -> Series:
+    returns = row.column(measured)
     seeds = dict(zip(map(str, row.seeds), returns, strict=True)) if len(returns) > 1 else None
     return Series(
         row.label,
@@ -293,16 +303,19 @@ def _rewards(study: Study) -> str:
             continue
         _, (first, *_) = drawn[0]
         true = first.maps.true_reward
-        if first.picture.shape is None or true is None:
+        if first.picture.shape is None:
             continue
         recovered = [(label, np.concatenate([run.maps.recovered_reward for run in runs])) for label, runs in drawn]
-        alike = [each for each in recovered if each[1].shape[1] == true.size][:MOST_MAPS]
+        states = first.maps.recovered_reward.shape[1]
+        alike = [each for each in recovered if each[1].shape[1] == states][:MOST_MAPS]
         draw = partial(draw_recovered, f"rewards-{place}", true, alike, first.picture)
         left = f" The first {MOST_MAPS} of {len(drawn)} rows." if len(drawn) > MOST_MAPS else ""
         caption = (
             "The reward behind the demonstrations beside those recovered from them, means over seeds, drawn with "
-            f"the scale and shift that fit best.{left}"
-        )
+            "the scale and shift that fit best."
+            if true is not None
+            else "The rewards recovered from the demonstrations, means over seeds, of which only the shapes count."
+        ) + left
         parts.append(figure(Section(f"rewards-{place}", f"Rewards on {task}", caption, draw)))
     return "".join(parts)
 
@@ -354,6 +367,7 @@ class Panel(NamedTuple):
     curves: Sequence[Series]
     expert: float
     levels: Mapping[str, tuple[int, float]]  # of methods without a curve: the colour's place, and where they ended
+    measured: str = "true return"
 
 
 def curves_png(study: Study) -> bytes:
@@ -363,7 +377,9 @@ def curves_png(study: Study) -> bytes:
         rows = study.of_task(task)
         clock, timed, others = _timed(rows)
         levels = {row.label: (study.labels.index(row.label), float(iqm(row.returns))) for row in others}
-        return Panel(task, clock, [_returns(study, row) for row in timed], rows[0].expert, levels)
+        measured = _measured(rows)
+        courses = [_course(study, row, measured) for row in timed]
+        return Panel(task, clock, courses, rows[0].expert, levels, MEASURED[measured])
 
     file = io.BytesIO()
     with matplotlib.rc_context():
@@ -391,7 +407,7 @@ def curves_figure(panels: Sequence[Panel]) -> Figure:
             axes.axhline(panel.expert, color="black", linestyle=":", linewidth=1, label="expert")
         for label, (place, level) in panel.levels.items():
             axes.axhline(level, color=f"C{place % 10}", linestyle="--", linewidth=1, label=label)
-        axes.set(title=panel.task.replace("$", r"\$"), xlabel=CLOCKS[panel.clock], ylabel="true return")
+        axes.set(title=panel.task.replace("$", r"\$"), xlabel=CLOCKS[panel.clock], ylabel=panel.measured)
         clock_axis(axes)
     handles = {
         label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)

@@ -70,6 +70,11 @@ class Row:
         return np.concatenate([run.summary.returns for run in self.runs])
 
     @property
+    def paid(self) -> bool:
+        """Whether the task has a true reward that is known."""
+        return all(run.paid for run in self.runs)
+
+    @property
     def expert(self) -> float:
         """The expert's return, NaN if unknown."""
         return self.runs[0].summary.expert_return

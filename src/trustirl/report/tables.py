@@ -47,7 +47,11 @@ class Table:
 
 def tables_of(study: Study) -> list[Table]:
     """All tables that the study can fill."""
-    return [table for make in (headline, overall, improvement, steadiness, effort) if (table := make(study)).rows]
+    return [
+        table
+        for make in (headline, explained, overall, improvement, steadiness, effort)
+        if (table := make(study)).rows
+    ]
 
 
 def headline(study: Study) -> Table:
@@ -60,12 +64,29 @@ def headline(study: Study) -> Table:
             *(_returns(study.row(label, task)) for label in study.labels),
         ]
         for task in study.tasks
+        if any(row.paid for row in study.of_task(task))
     ]
     caption = (
         "True return of the last policy, never the best seen: the inter-quartile mean over seeds and its 95 % "
         "bootstrap interval. Fewer than ten seeds make an interval somewhat too narrow."
     )
     return Table("returns", "True returns", caption, ("Task", "Random", "Expert", *study.labels), rows)
+
+
+def explained(study: Study) -> Table:
+    """What can be told where no true reward is known."""
+    keys = {"ell": "ℓ", "log_likelihood": "Log-likelihood", "gap": "Gap"}
+    rows: list[list[Cell | str]] = [
+        [row.task, row.label, *(_last(row, key) for key in keys)] for row in study.rows if not row.paid
+    ]
+    caption = (
+        "No true reward of these tasks is known, so it cannot be told what returns the policies bring. At the last "
+        "evaluation: the objective ℓ, the mean log-likelihood of a demonstrated action, and how much more of the "
+        "learned reward the demonstrations earn than the learner does; each is the inter-quartile mean over seeds "
+        "with its 95 % bootstrap interval."
+    )
+    head = ("Task", "Algorithm", *keys.values())
+    return Table("explained", "How well the demonstrations are explained", caption, head, rows)
 
 
 def overall(study: Study) -> Table:
@@ -243,6 +264,12 @@ def _returns(row: Row | None) -> Cell:
     each = "\n".join(f"seed {seed}: {number(value)}" for seed, value in zip(row.seeds, returns, strict=True))
     note = _interval(*bootstrap([returns])) if returns.size > 1 else ONE_SEED
     return Cell(number(float(iqm(returns))), note, each)
+
+
+def _last(row: Row, key: str) -> Cell:
+    values = np.concatenate([run.metrics.last(key) for run in row.runs])
+    note = _interval(*bootstrap([values])) if values.size > 1 else ONE_SEED
+    return Cell(number(float(iqm(values))), note)
 
 
 def _improvement(ours: list[Numbers], theirs: list[Numbers]) -> Cell:

@@ -46,7 +46,8 @@ class Asked:
 class Summary:
     """What is read of summary.json, whatever the world."""
 
-    returns: list[float]
+    returns: list[float] | None
+    """None where no true reward is known."""
     expert_return: float | None = None
     random_return: float | None = None
     expert_seed: Annotated[int, Meta(ge=0)] = 0
@@ -87,6 +88,11 @@ class Run:
         They start otherwise than those of the run's own evaluations; another `seed`, others again. A run whose task
         was given as an environment or a function needs it again.
         """
+        if self.summary["returns"] is None:
+            raise InputError(
+                f"the true reward of {self.path}'s task is not known, so its policies have no returns to tell; "
+                "report.html shows what is known."
+            )
         if self.world.expectations:
             raise InputError(
                 f"the returns of {self.path} are exact expectations, which no episode can add to: "
@@ -133,7 +139,7 @@ def load(path: str | Path) -> Run:
     world = world_in(config, str(config_file))
     policies = load_tables(folder) if world.expectations else load_policies(folder)
     rewards = load_rewards(folder) if world.learns_reward else []
-    counts = {len(told.returns), len(policies), len(rewards or policies)}
+    counts = {len(policies if told.returns is None else told.returns), len(policies), len(rewards or policies)}
     if len(counts) > 1 or told.expert_seed >= len(policies):
         raise InputError(f"{folder} holds returns, policies and rewards of different numbers of seeds; restore it.")
     return Run(folder, config, summary, [*policies], rewards)

@@ -15,20 +15,22 @@ MOST_NUMBERS = 2**26  # in a table: half a gibibyte
 
 @dataclass(frozen=True)
 class ExactTask:
-    """A known MDP with a true reward (read by the expert and by evaluation only).
+    """A known MDP; its true reward, if that is known, is read by the expert and by evaluation only.
 
     `features` describe the states to linear and network rewards; `horizon` ends sampled episodes and truncates
-    reported returns; `grid` is the shape of the picture, where there is one, and `target` a state to mark in it.
+    reported returns; `grid` is the shape of the picture, where there is one, and `target` a state to mark in it;
+    `file_hash` is that of the file that it was read from, if it was.
     """
 
     name: str
     mdp: MDP
-    true_reward: Float[np.ndarray, "states actions"]
+    true_reward: Float[np.ndarray, "states actions"] | None
     features: Float[np.ndarray, "states features"]
     horizon: int
     state_only: bool
     grid: tuple[int, int] | None = None
     target: int | None = None
+    file_hash: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a task without steps, or with more than anybody waits for."""

@@ -9,6 +9,7 @@ from trustirl.core.checks import of_kind
 from trustirl.core.errors import unknown_name
 from trustirl.tasks.exact import ExactTask
 from trustirl.tasks.gridworld import cliff, gridworld
+from trustirl.tasks.mdp import mdp
 from trustirl.tasks.small import chain, random_mdp
 
 TASKS: dict[str, Callable[..., ExactTask]] = {
@@ -16,6 +17,7 @@ TASKS: dict[str, Callable[..., ExactTask]] = {
     "random-mdp": random_mdp,
     "chain": chain,
     "cliff": cliff,
+    "mdp": mdp,
 }
 
 

@@ -20,7 +20,8 @@ class TrainOptions:
     """The question."""
 
     task: str
-    """A Gymnasium id such as Hopper-v4, or gridworld, random-mdp, chain or cliff."""
+    """A Gymnasium id such as Hopper-v4, or gridworld, random-mdp, chain, cliff, or mdp (one of your own, with
+    --task-args file=FILE.npz)."""
     task_args: tuple[str, ...] = ()
     """Parameters of the task as name=value, for example size=9 slip=0.1, or enable_wind=true."""
     demos: str = "packaged"

@@ -207,9 +207,11 @@ def resume(path: str | Path, task: Task | None = None) -> Run:
             raise InputError(f"{folder.path / 'config.json'} says another world than its task has; restore the file.")
         with world.precision():
             job = _job(experiment, task)
-            if folder.manifest().get("demo_hash") != job.facts.get("demo_hash"):
-                job.close()
-                raise InputError(f"the demos {experiment.demos} have changed since the run began; restore them.")
+            made = folder.manifest()
+            for fact, what in (("demo_hash", f"the demos {experiment.demos}"), ("task_hash", f"the file of {name}")):
+                if made.get(fact) != job.facts.get(fact):
+                    job.close()
+                    raise InputError(f"{what} changed since the run began; restore it as it was.")
             return _run(experiment, job, folder)
 
 

@@ -45,8 +45,8 @@ class ExactOptions:
     reward: RewardKind = "table"
     """The class of rewards."""
     reward_inputs: RewardInputs | None = None
-    """What the reward may depend on; by default what the task's true reward depends on. Of a transition, a state and
-    the one that follows, the mean over what may follow is paid."""
+    """What the reward may depend on; by default what the task's true reward depends on, or states. Of a transition, a
+    state and the one that follows, the mean over what may follow is paid."""
     policy_rounds: int = 0
     """Rounds of soft policy iteration per reward update; 0 solves for the optimal policy."""
     suboptimality: float = 0.0
@@ -65,7 +65,7 @@ class Parts(NamedTuple):
 
     task: ExactTask
     mdp: MDP  # the task's, or where demonstrations were sampled, the task's started like them
-    expert: SoftPolicy
+    expert: SoftPolicy | None  # None where no true reward is known
     demos: Demos | None  # None where the expert's exact occupancy demonstrates
     demo: Transition
     demo_hash: str
@@ -82,27 +82,29 @@ def build(experiment: Experiment, demos: Demos | None = None) -> Parts:
     """Put task, expert, demonstrations and algorithm together; checks everything that a user gave."""
     options = ExactOptions(**experiment.settings["exact"])
     task = make_task(experiment.task, experiment.task_args)
-    mdp, truth = task.mdp, check_reward_table(task.true_reward, task.mdp)
+    mdp, truth = task.mdp, _truth(task)
     _check_room(experiment, options, task)
-    expert = jax.jit(solve)(mdp, truth)
-    demos = given_demos(experiment, demos)
-    if demos is None and experiment.demo_episodes is not None:
+    demos = given_demos(experiment, task, demos)
+    expert = None if truth is None else jax.jit(solve)(mdp, truth)
+    if expert and demos is None and experiment.demo_episodes is not None:
         demos = sampled_demos(task, expert, experiment.demo_episodes)
     if demos:
         demo, demo_hash = tabular_measure(demos, mdp), demos.content_hash()
         mdp = started_like(demos, mdp)
     else:
+        assert expert  # or demonstrations had been asked for
         demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
     make_reward = make_reward_of(options, task)
     solver = exact_solver(mdp, options.policy_rounds, options.suboptimality)
     solved = not (options.policy_rounds or options.suboptimality)
 
     def observe(policy: SoftPolicy, reward: Reward) -> Metrics:
-        mean, deviation = episode_return(task.mdp, policy.log_prob, truth, task.horizon)
+        judged = () if truth is None else episode_return(task.mdp, policy.log_prob, truth, task.horizon)
+        returns = dict(zip(("return_mean", "return_std"), judged, strict=False))
         best = jnp.vdot(mdp.initial, policy.value) if solved else solver.optimal_value(reward)
         told = expect(lambda taken: policy.log_prob[taken.obs, taken.action], demo)
         ell = mdp.mass * expect(reward, demo) - best
-        return {"return_mean": mean, "return_std": deviation, "ell": ell, "log_likelihood": told}
+        return returns | {"ell": ell, "log_likelihood": told}
 
     entry = ALGORITHMS[experiment.algorithm]
     algorithm = entry.build(solver, make_reward, entry.config(**experiment.settings["algorithm_config"]))
@@ -110,22 +112,32 @@ def build(experiment: Experiment, demos: Demos | None = None) -> Parts:
     return Parts(task, mdp, expert, demos, demo, demo_hash, observe, loop)
 
 
-def given_demos(experiment: Experiment, demos: Demos | None = None) -> Demos | None:
+def given_demos(experiment: Experiment, task: ExactTask, demos: Demos | None = None) -> Demos | None:
     """The demonstrations that a user gave, as many as are to be used; None where the task's expert demonstrates."""
     if demos is None and experiment.demos != "packaged":
         demos = Demos.load(experiment.demos)
+    if demos is None and task.true_reward is None:
+        raise InputError(
+            f"{experiment.task} has no true reward here, so it has no expert to demonstrate: give demonstrations "
+            "(--demos FILE, or demos=... in Python)."
+        )
     if demos is None or experiment.demo_episodes is None:
         return demos
     return demos.take(experiment.demo_episodes, experiment.demo_choice)
+
+
+def _truth(task: ExactTask) -> Float[Array, "states actions"] | None:
+    """The task's true reward, checked, if it is known."""
+    return None if task.true_reward is None else check_reward_table(task.true_reward, task.mdp)
 
 
 def check(experiment: Experiment) -> int:
     """Refuse what `build` would refuse, without solving anything; nothing is replayed."""
     with double_precision():
         task = make_task(experiment.task, experiment.task_args)
-        check_reward_table(task.true_reward, task.mdp)
+        _truth(task)
         _check_room(experiment, ExactOptions(**experiment.settings["exact"]), task)
-        demos = given_demos(experiment)
+        demos = given_demos(experiment, task)
         if demos:
             tabular_measure(demos, task.mdp)
     return 0

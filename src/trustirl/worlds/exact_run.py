@@ -31,6 +31,15 @@ from trustirl.worlds.exact import ExactOptions, Parts, build, reward_inputs, tra
 from trustirl.worlds.job import Experiment, Job, Row, columns
 
 CHECKPOINT_EVERY = 50  # reward updates
+JUDGED = (
+    "returns",
+    "deterministic_returns",
+    "expert_return",
+    "demo_return",
+    "random_return",
+    "reward_correlation",
+    "ell_expert",
+)  # what summary.json says of a task whose true reward is known
 SAMPLED_EPISODES = 50  # how many episodes the comparison with sampled demonstrations uses
 
 
@@ -47,6 +56,8 @@ def exact_job(experiment: Experiment, demos: Demos | None = None) -> Job:
         write_results(experiment, world, state, last_rows, seconds, path)
 
     facts = {"demo_hash": world.demo_hash}
+    if world.task.file_hash:
+        facts["task_hash"] = world.task.file_hash
     return Job(world.loop, experiment.steps, 1, CHECKPOINT_EVERY, ledger, observe, finish, facts)
 
 
@@ -72,48 +83,62 @@ def write_results(
 ) -> None:
     """Everything that is known only at the end; the summary comes last and marks the run as finished."""
     task, mdp = world.task, world.mdp
-    truth = jnp.asarray(task.true_reward)
     save_tables(path, np.asarray(state.irl.policy.log_prob))
     save_rewards(path, state.irl.reward, _reward_card(experiment, task))
     tables = np.stack([reward.table() for reward in load_rewards(path)])
     visits = jax.jit(jax.vmap(occupancy, (None, 0)))
     learner = visits(mdp, state.irl.policy.log_prob)
-    uniform = jnp.full_like(world.expert.log_prob, -np.log(mdp.actions))
-    expert, start = visits(mdp, jnp.stack([world.expert.log_prob, uniform]))
+    uniform = jnp.full((mdp.states, mdp.actions), -np.log(mdp.actions))
+    others = [uniform] if world.expert is None else [uniform, world.expert.log_prob]
+    start, *expert = visits(mdp, jnp.stack(others))
     demonstrated = demonstrated_visits(world)
-    maps = {
-        "true_reward": task.true_reward.mean(axis=1),
-        "recovered_reward": tables.mean(axis=2),
-        "expert_visits": np.asarray(expert.sum(axis=1)),
-        "learner_visits": np.asarray(learner.sum(axis=2)),
-    }
+    maps = {"recovered_reward": tables.mean(axis=2), "learner_visits": np.asarray(learner.sum(axis=2))}
+    if task.true_reward is not None:
+        maps |= {"true_reward": task.true_reward.mean(axis=1), "expert_visits": np.asarray(expert[0].sum(axis=1))}
     if world.demos:
         maps["demo_visits"] = np.asarray(demonstrated.sum(axis=1))
     options = ExactOptions(**experiment.settings["exact"])
     if options.compare:
-        comparison, maps["sampled_recovered_reward"] = _compare(experiment, world)
+        comparison, sampled = _compare(experiment, world)
+        maps |= sampled
         write_json(path / "comparison.json", comparison)
     write_arrays(path / "maps.safetensors", maps)
     write_json(path / "certificate.json", certificate_curve(mdp, demonstrated, start))
-    score = jax.jit(lambda log_prob: episode_return(task.mdp, log_prob, truth, task.horizon)[0])
-    deterministic = jax.vmap(mode)(state.irl.policy.log_prob)
     summary = {
-        "returns": [row["return_mean"] for row in last_rows],
-        "deterministic_returns": [float(score(log_prob)) for log_prob in deterministic],
-        "expert_return": float(score(world.expert.log_prob)),
-        "demo_return": demonstrated_return(world.demos, task) if world.demos else None,
-        "random_return": float(score(uniform)),
-        "reward_correlation": [_correlation(table, task) for table in tables],
+        **_judged(world, state.irl.policy.log_prob, tables, last_rows),
         "ell": [row["ell"] for row in last_rows],
-        "ell_expert": float(
-            mdp.mass * expect(TableReward(truth), world.demo) - jax.jit(optimal_value)(truth, world.mdp)
-        ),
         "env_steps": {"train": 0, "reward": 0, "evaluation": 0},
         "wall_seconds": round(seconds, 3),
         "updates_per_second": round(experiment.steps * experiment.seeds / seconds, 3),
         "picture": {"kind": "grid", "shape": task.grid, "target": task.target} if task.grid else {"kind": "list"},
     }
     write_json(path / "summary.json", summary)
+
+
+def _judged(
+    world: Parts,
+    log_prob: Float[Array, "seeds states actions"],
+    tables: Float[np.ndarray, "seeds states actions"],
+    last_rows: list[Row],
+) -> dict[str, Any]:
+    """What only the true reward can say; None of each where it is not known."""
+    task, expert = world.task, world.expert
+    if task.true_reward is None or expert is None:
+        return dict.fromkeys(JUDGED)
+    true = jnp.asarray(task.true_reward)
+    score = jax.jit(lambda log_prob: episode_return(task.mdp, log_prob, true, task.horizon)[0])
+    uniform = jnp.full_like(expert.log_prob, -np.log(task.mdp.actions))
+    best = jax.jit(optimal_value)(true, world.mdp)
+    values = (
+        [row["return_mean"] for row in last_rows],
+        [float(score(deterministic)) for deterministic in jax.vmap(mode)(log_prob)],
+        float(score(expert.log_prob)),
+        demonstrated_return(world.demos, task.true_reward) if world.demos else None,
+        float(score(uniform)),
+        [_correlation(table, task) for table in tables],
+        float(world.mdp.mass * expect(TableReward(true), world.demo) - best),
+    )
+    return dict(zip(JUDGED, values, strict=True))
 
 
 def demonstrated_visits(world: Parts) -> Float[Array, "states actions"]:
@@ -123,9 +148,9 @@ def demonstrated_visits(world: Parts) -> Float[Array, "states actions"]:
     return world.mdp.mass * counted / counted.sum()
 
 
-def demonstrated_return(demos: Demos, task: ExactTask) -> float:
+def demonstrated_return(demos: Demos, true_reward: Float[np.ndarray, "states actions"]) -> float:
     """The mean true return of the demonstrated episodes, as long as each of them is."""
-    return float(task.true_reward[demos.observations, demos.actions].sum() / len(demos))
+    return float(true_reward[demos.observations, demos.actions].sum() / len(demos))
 
 
 def _reward_card(experiment: Experiment, task: ExactTask) -> TableCard:
@@ -148,13 +173,14 @@ def _reward_card(experiment: Experiment, task: ExactTask) -> TableCard:
 
 def _correlation(table: Float[np.ndarray, "states actions"], task: ExactTask) -> float:
     """Of the recovered reward with the truth, on states where the truth depends on nothing else."""
+    assert task.true_reward is not None
     if task.state_only:
         return align(table.mean(axis=1), task.true_reward.mean(axis=1)).correlation
     return align(table, task.true_reward).correlation
 
 
-def _compare(experiment: Experiment, world: Parts) -> tuple[dict[str, Any], Float[np.ndarray, " states"]]:
-    """Other algorithms on the same question, and this one on sampled episodes instead of exact demonstrations."""
+def _compare(experiment: Experiment, world: Parts) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Other algorithms on the same question, and this one on episodes sampled from the expert, if there is one."""
 
     def variant(algorithm: str, config: Mapping[str, Any], **changes: Any) -> tuple[list[float], Parts, TrainState]:
         settings = experiment.settings | {"algorithm_config": asdict(ALGORITHMS[algorithm].config(**config))}
@@ -171,6 +197,8 @@ def _compare(experiment: Experiment, world: Parts) -> tuple[dict[str, Any], Floa
         if "exact" in ALGORITHMS[name].worlds
         for label, config in ALGORITHMS[name].compare.items()
     ]
+    if world.expert is None:
+        return {"curves": curves, "sampled": None}, {}
     _, parts, state = variant(
         experiment.algorithm,
         experiment.settings["algorithm_config"],
@@ -186,4 +214,4 @@ def _compare(experiment: Experiment, world: Parts) -> tuple[dict[str, Any], Floa
         "reward_correlation": _correlation(table, world.task),
         "return": float(parts.observe(policy, reward)["return_mean"]),
     }
-    return {"curves": curves, "sampled": sampled}, table.mean(axis=1)
+    return {"curves": curves, "sampled": sampled}, {"sampled_recovered_reward": table.mean(axis=1)}
