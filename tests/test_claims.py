@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trustirl.algorithms import ALGORITHMS
 from trustirl.irl.certificates import paper_constant
 from trustirl.worlds.simulator import groups
 
@@ -206,7 +207,7 @@ def test_studies_of_the_default_are_of_todays(study: str) -> None:
     """Settings of then that are settings still; what is varied differs in one, and how often one looks in another."""
     aside = {"checkpoint_every", "backend", "evaluation_episodes"}
     for row in (row for row in rows_of(study) if row["algorithm"] != "bc"):
-        todays = [asdict(part) for part in groups(row["algorithm"], row["task"]).values()]
+        todays = [asdict(part) for part in groups(ALGORITHMS[row["algorithm"]], row["task"]).values()]
         now = {name: value for part in todays for name, value in part.items()}
         then = {name: value for part in row["settings"].values() for name, value in part.items()}
         differing = {name for name in then.keys() & now.keys() - aside if then[name] != now[name]}
