@@ -1,16 +1,27 @@
 """Policies outside JAX are the same functions as inside it."""
 
+import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from trustirl.core.records import Solver
+from trustirl.nets.policies import GaussianActor
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.policy import HostPolicy, Policies
-from trustirl.runs.policies import ControlPolicy, host_policies, make_solver
+from trustirl.runs.policies import (
+    ControlPolicy,
+    actor_maker,
+    host_policies,
+    load_policies,
+    make_solver,
+    save_policies,
+)
 from trustirl.tasks.gym import Spaces
 
 OBS, ACTIONS, SEEDS = 5, 3, 3
@@ -34,24 +45,31 @@ class Case(NamedTuple):
     params=[
         (CONTINUOUS, {}),
         (CONTINUOUS, {"depth": 1, "layer_norm": True}),
+        (CONTINUOUS, {"head": "stationary"}),
+        (CONTINUOUS, {"head": "stationary", "width": 9, "depth": 1}),
         (DISCRETE, {"critics": 1}),
         (DISCRETE, {"critics": 3, "temperature": 0.05}),
         (DISCRETE, {"critics": 2, "layer_norm": True, "temperature": 0.7}),
     ],
-    ids=["sac", "shallow sac", "one critic", "three critics", "layer norm"],
+    ids=["sac", "shallow sac", "stationary", "narrow stationary", "one critic", "three critics", "layer norm"],
 )
 def case(request: pytest.FixtureRequest) -> Case:
-    return trained(*request.param)
+    spaces, settings = request.param
+    return trained(spaces, dict(settings))
 
 
 def trained(spaces: Spaces, settings: dict[str, Any]) -> Case:
     """Actors as after training: every parameter has moved, those of norms too, and log_std reaches its limits."""
+    head = settings.pop("head", "gaussian")
     config = SolverConfig(**{"width": 16, **settings})
-    solver = make_solver(spaces, config, MEAN, STD)
+    slots = {} if spaces.discrete else {"make_actor": actor_maker(head, spaces, config)}
+    solver = make_solver(spaces, config, MEAN, STD, **slots)
     keys = jax.vmap(jax.random.key)(jnp.arange(SEEDS))
     actors = jax.jit(jax.vmap(lambda key: solver.actor(solver.init(key))))(keys)
     random = np.random.default_rng(0)
     moved = jax.tree.map(lambda x: x + random.normal(0, 0.2, x.shape).astype(np.float32), actors)
+    if head == "stationary":  # waves that are seen from far apart
+        moved = eqx.tree_at(lambda actor: actor.log_scales, moved, replace_fn=lambda x: x + 5)
     return Case(spaces, solver, moved, host_policies(moved, config, MEAN, STD))
 
 
@@ -86,7 +104,10 @@ def test_density_of_what_is_drawn_is_the_solvers(case: Case) -> None:
     else:
         inputs = np.clip((obs - MEAN) / np.where(STD > 1e-6, STD, 1), -10, 10).astype(np.float32)
         distribution = actor(jnp.asarray(inputs))
-        assert (distribution.log_std == 2).any()
+        if isinstance(actor, GaussianActor):
+            assert (distribution.log_std == 2).any()
+        else:
+            assert np.ptp(distribution.log_std) > 0.3
         expected = jnp.tanh(distribution.mean + jnp.exp(distribution.log_std) * noise)
     np.testing.assert_allclose(policy.act(np.asarray(obs), noise), expected, atol=2e-5)
 
@@ -102,6 +123,22 @@ def test_drawn_actions_are_distributed_as_the_solvers(case: Case) -> None:
     for moment in (1, 2):
         difference = (mine.astype(float) ** moment).mean(axis=0) - (theirs.astype(float) ** moment).mean(axis=0)
         assert np.abs(difference).max() < 5 * np.sqrt(2 / count)  # entries lie within [-1, 1]
+
+
+@pytest.mark.parametrize("head", ["gaussian", "stationary"])
+def test_policies_come_back_from_a_folder_with_their_heads(tmp_path: Path, head: str) -> None:
+    _, _, actors, policies = trained(CONTINUOUS, {"head": head})
+    save_policies(tmp_path, actors, CONTINUOUS, SolverConfig(width=16), MEAN, STD)
+    card = json.loads((tmp_path / "policy.json").read_text())
+    assert card["head"] == head
+    if head == "gaussian":  # as earlier versions wrote it
+        del card["head"]
+        (tmp_path / "policy.json").write_text(json.dumps(card))
+    obs = observations()
+    for seed, policy in enumerate(load_policies(tmp_path)):
+        likeliest, _ = policy.predict(obs, deterministic=True)
+        expected, _ = ControlPolicy(policies.of(seed), CONTINUOUS).predict(obs, deterministic=True)
+        np.testing.assert_array_equal(likeliest, expected)
 
 
 def test_alone_or_in_a_batch(case: Case) -> None:

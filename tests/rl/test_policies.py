@@ -1,15 +1,25 @@
 """Policies as densities: normalised, and consistent between sampling and rating."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from scipy.stats import norm
 
 from tests.rl.batches import filled
 from trustirl.nets.mlp import MLP, standardiser
-from trustirl.nets.policies import Categorical, CategoricalActor, GaussianActor, TanhGaussian
+from trustirl.nets.policies import (
+    MOST_STD,
+    Categorical,
+    CategoricalActor,
+    GaussianActor,
+    StationaryActor,
+    TanhGaussian,
+)
 
 CASES = [(0.0, 0.0), (0.8, -1.0), (-2.0, 0.3), (0.1, 1.5)]
 
@@ -83,6 +93,74 @@ def test_the_actor_clips_its_log_std() -> None:
     log_std = actor(1e6 * jnp.asarray([[1, 1], [-1, 1], [1, -1], [-1, -1]], jnp.float32)).log_std
     assert float(log_std.min()) == -20
     assert float(log_std.max()) == 2
+
+
+def stationary(seed: int = 0) -> StationaryActor:
+    """One whose parameters have all moved and whose waves are short."""
+    actor, random = StationaryActor(3, 2, 16, 1, jax.random.key(seed)), np.random.default_rng(seed)
+    moved = jax.tree.map(lambda x: x + random.normal(0, 0.3, x.shape).astype(np.float32), actor)
+    return eqx.tree_at(lambda a: a.log_scales, moved, moved.log_scales + 5)
+
+
+def test_a_stationary_head_is_linear_in_waves() -> None:
+    """Against NumPy in float64, with the wave as the arcsine of a sine."""
+    actor, obs = stationary(), np.random.default_rng(1).normal(size=(7, 3))
+    plain = jax.tree.map(lambda x: np.asarray(x, float), actor)
+    first, last = plain.net.layers
+    below = np.maximum(obs @ first.weight.T + first.bias, 0) @ last.weight.T + last.bias
+    angle = below @ (plain.waves * np.exp(plain.log_scales)).T + plain.phases
+    features = np.pi / np.sqrt(8) * np.arcsin(np.sin(angle)) / 4
+    for action, raw in enumerate(plain.factors):
+        factor = np.tril(raw, -1) + np.diag(np.exp(np.diag(raw)))
+        variance = np.einsum("bi,ij,bj->b", features, factor @ factor.T, features)
+        deviation = np.sqrt(0.75) * np.tanh(np.sqrt(variance + 1e-5))
+        told = actor(jnp.asarray(obs, jnp.float32))
+        np.testing.assert_allclose(told.mean[:, action], features @ plain.mean[action], atol=1e-4)
+        np.testing.assert_allclose(np.exp(told.log_std[:, action]), deviation, rtol=1e-3)
+
+
+def test_a_new_stationary_policy_is_centred_and_nearly_uniform() -> None:
+    policy = StationaryActor(3, 1, 256, 2, jax.random.key(0))(jax.random.normal(jax.random.key(1), (50, 3)))
+    np.testing.assert_array_equal(policy.mean, 0)
+    action = jnp.linspace(-0.999, 0.999, 2001)[:, None, None]
+    density = np.exp(jax.vmap(policy.log_prob)(jnp.broadcast_to(action, (2001, 50, 1))))
+    assert 0.4 < density[300:1700].min() < density.max() < 0.8  # 0.5 where it is uniform
+    widest = TanhGaussian(jnp.zeros((2001, 1)), jnp.full((2001, 1), np.log(MOST_STD)))
+    nats = np.mean(np.log(0.5) - np.asarray(widest.log_prob(action[:, 0])))
+    assert 0.0 < nats < 0.03
+
+
+def test_a_stationary_policy_forgets_far_from_what_it_was_fitted_to() -> None:
+    random = np.random.default_rng(0)
+    obs = jnp.asarray(random.normal(size=(256, 2)), jnp.float32)
+    action = jnp.tanh(jnp.sin(2 * obs[:, :1]) + 0.1 * jnp.asarray(random.normal(size=(256, 1)), jnp.float32))
+    far = 8 * jnp.asarray([[1, 1], [-1, 1], [1, -1], [-1, -1], [1, 0], [0, 1], [-1, 0], [0, -1]], jnp.float32)
+    adam = optax.adam(2e-3)
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        actor, state = carry
+        gradient = jax.grad(lambda fitted: -jnp.mean(fitted(obs).log_prob(action)))(actor)
+        updates, state = adam.update(gradient, state)
+        return (optax.apply_updates(actor, updates), state), None
+
+    new = StationaryActor(2, 1, 32, 2, jax.random.key(0))
+    (fitted, _), _ = jax.jit(lambda actor: jax.lax.scan(step, (actor, adam.init(actor)), None, 1500))(new)
+    near, away = (np.exp(fitted(rows).log_std) for rows in (obs, far))
+    assert float(jnp.mean(fitted(obs).log_prob(action))) > 0.5 > float(jnp.mean(new(obs).log_prob(action)))
+    assert near.mean() < 0.3
+    assert away.mean() > 0.5
+    assert np.abs(fitted(far).mean).mean() < 0.6
+
+
+def test_stationary_heads_are_float32_and_can_be_many() -> None:
+    keys = jax.random.split(jax.random.key(0), 3)
+    many = eqx.filter_vmap(lambda key: StationaryActor(3, 2, 8, 1, key))(keys)
+    policies = eqx.filter_vmap(lambda actor: actor(jnp.ones((5, 3), jnp.float32)))(many)
+    assert policies.mean.shape == policies.log_std.shape == (3, 5, 2)
+    assert {leaf.dtype for leaf in jax.tree.leaves((many, policies))} == {jnp.dtype("float32")}
+    surest = jax.tree.map(lambda x: 0 * x, stationary())
+    surest = eqx.tree_at(lambda actor: actor.factors, surest, surest.factors - 30 * jnp.eye(16))
+    np.testing.assert_allclose(np.exp(surest(jnp.ones((1, 3))).log_std), MOST_STD * np.sqrt(1e-5), rtol=1e-3)
 
 
 def test_the_categorical_is_a_softmax() -> None:

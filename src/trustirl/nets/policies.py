@@ -1,5 +1,8 @@
 """Stochastic policies: tanh-Gaussian on [-1, 1]^n and categorical, as distributions and as networks."""
 
+import math
+from typing import Literal
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,6 +12,12 @@ from jaxtyping import Array, Float, Integer, Num
 from trustirl.nets.mlp import MLP
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+# Of a stationary head. tanh(u) is uniform on [-1, 1] where u is logistic, with a deviation of 0.907. A Gaussian comes
+# close: with at most sqrt(0.75) = 0.866 it is 0.02 nats from uniform. The least variance bounds the density.
+MOST_STD, LEAST_VARIANCE = float(np.sqrt(0.75)), 1e-5
+BOTTLENECK = 12  # outputs of the network below a stationary head
+LOG_SCALE = -5.0  # at first, what waves see of them is multiplied by exp of this
+WAVE_HEIGHT = float(np.pi / np.sqrt(8))  # times a triangle between +-pi/2: a mean square of about 1
 ACTION_LIMIT = 1 - 1e-6  # an action of a data set may lie on the border, where its pre-image is infinite
 HALF_LOG_TWO_PI = float(0.5 * np.log(2 * np.pi))
 LOG_TWO = float(np.log(2))
@@ -26,7 +35,12 @@ class TanhGaussian(eqx.Module):
 
     def sample_with_log_prob(self, key: Array) -> tuple[Float[Array, "*batch actions"], Float[Array, "*batch"]]:
         """Draw actions with their log density, without inverting the tanh."""
-        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.of_noise(jax.random.normal(key, self.mean.shape, self.mean.dtype))
+
+    def of_noise(
+        self, noise: Float[Array, "*batch actions"]
+    ) -> tuple[Float[Array, "*batch actions"], Float[Array, "*batch"]]:
+        """The actions that such normal noise picks, with their log density."""
         u = self.mean + jnp.exp(self.log_std) * noise
         return jnp.tanh(u), self._log_density(noise, u)
 
@@ -85,6 +99,58 @@ class GaussianActor(eqx.Module):
         """The distribution of actions at `obs`."""
         mean, log_std = jnp.split(self.net(obs), 2, axis=-1)
         return TanhGaussian(mean, jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX))
+
+
+class StationaryActor(eqx.Module):
+    """A network from observations to a tanh-Gaussian that is nearly uniform far from what it was fitted to.
+
+    Its head is linear in periodic features, as of a Gaussian process (Meronen et al. 2021, Watson et al. 2023): where
+    observations are unlike the data, features are unlike theirs, and the variance stays what it is at first.
+    """
+
+    net: MLP
+    log_scales: Float[Array, " bottleneck"]
+    waves: Float[Array, "features bottleneck"]
+    phases: Float[Array, " features"]
+    mean: Float[Array, "actions features"]
+    factors: Float[Array, "actions features features"]  # of covariances, below the diagonal; on it, their logarithms
+
+    def __init__(self, obs_dim: int, action_dim: int, width: int, depth: int, key: Array, layer_norm: bool = False):
+        """As many features as the network has units in a layer."""
+        net_key, wave_key, phase_key = jax.random.split(key, 3)
+        self.net = MLP(obs_dim, BOTTLENECK, width, depth, net_key, layer_norm)
+        self.log_scales = jnp.full(BOTTLENECK, LOG_SCALE, jnp.float32)
+        self.waves = jax.random.normal(wave_key, (width, BOTTLENECK), jnp.float32)
+        self.phases = jax.random.uniform(phase_key, (width,), jnp.float32, -jnp.pi, jnp.pi)
+        self.mean = jnp.zeros((action_dim, width), jnp.float32)
+        self.factors = jnp.zeros((action_dim, width, width), jnp.float32)
+
+    def __call__(self, obs: Float[Array, "*batch obs"]) -> TanhGaussian:
+        """The distribution of actions at `obs`."""
+        waves, phases, mean, factors = self.head()
+        features = triangle(self.net(obs) @ waves.T + phases) * (WAVE_HEIGHT / math.sqrt(len(phases)))
+        variance = jnp.sum(jnp.einsum("...i,aij->...aj", features, factors) ** 2, axis=-1)
+        deviation = MOST_STD * jnp.tanh(jnp.sqrt(variance + LEAST_VARIANCE))
+        return TanhGaussian(features @ mean.T, jnp.log(deviation))
+
+    def head(self) -> tuple[Array, Array, Array, Array]:
+        """Waves, phases, means and the covariances' Cholesky factors, as they are applied."""
+        diagonal = jnp.exp(jnp.diagonal(self.factors, axis1=1, axis2=2))
+        factors = jnp.tril(self.factors, -1) + diagonal[:, :, None] * jnp.eye(len(self.phases), dtype=jnp.float32)
+        return self.waves * jnp.exp(self.log_scales), self.phases, self.mean, factors
+
+
+def triangle(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A wave like the sine whose slope is 1 or -1, between -pi/2 and pi/2."""
+    half_turns = jnp.floor(x / jnp.pi + 0.5)
+    return (x - jnp.pi * half_turns) * (1 - 2 * (half_turns % 2))
+
+
+Head = Literal["gaussian", "stationary"]
+ACTORS: dict[Head, type[GaussianActor] | type[StationaryActor]] = {
+    "gaussian": GaussianActor,
+    "stationary": StationaryActor,
+}
 
 
 class CategoricalActor(eqx.Module):

@@ -13,8 +13,16 @@ from trustirl.tasks.gym import Spaces
 
 NORM_EPSILON = 1e-5  # Equinox's
 NoiseKey = tuple[int, int, int]  # purpose, iteration and round
-ZERO = np.zeros((), np.float32)
+ZERO, HALF, PI = (np.asarray(value, np.float32) for value in (0, 0.5, np.pi))
 Pair = tuple[np.ndarray, np.ndarray]
+
+
+class Stationary(NamedTuple):
+    """The constants of `nets.policies.StationaryActor`."""
+
+    wave_height: float
+    most_std: float
+    least_variance: float
 
 
 class Design(NamedTuple):
@@ -26,6 +34,9 @@ class Design(NamedTuple):
     temperature: float  # of discrete actions
     obs_limit: float  # standardised observations are clipped to +-this
     log_std_limits: tuple[float, float]  # of continuous actions
+    stationary: Stationary | None = (
+        None  # the head, whose arrays come last; None: the network's outputs are the policy
+    )
 
 
 class Policies(NamedTuple):
@@ -47,11 +58,16 @@ class HostPolicy:
         obs_dim = design.shapes[0][-1]
         self._mean, self._deviation, *arrays = _views(weights, [(obs_dim,), (obs_dim,), *design.shapes])
         members = [[array[member] for array in arrays] for member in range(len(arrays[0]))]
+        self._head = None
+        if design.stationary is not None:
+            members, head = [arrays[:-4] for arrays in members], members[0][-4:]
+            self._head = _StationaryHead(head, design.stationary)
         self._networks = [_Network(parameters, design.layers) for parameters in members]
         # As arrays, which NumPy need not convert at every step.
         limits = (-design.obs_limit, design.obs_limit, *design.log_std_limits)
         self._obs_low, self._obs_high, self._log_std_low, self._log_std_high = map(_scalar, limits)
-        self._outputs = arrays[2 * design.layers - 1].shape[-1]
+        outputs = arrays[2 * design.layers - 1].shape[-1]
+        self._actions = outputs if design.discrete else len(arrays[-2][0]) if design.stationary else outputs // 2
 
     def mode(self, obs: Float[np.ndarray, "*batch obs"]) -> Num[np.ndarray, "..."]:
         """The likeliest of finitely many actions, or tanh(mean)."""
@@ -71,13 +87,15 @@ class HostPolicy:
     def noise(self, random: np.random.Generator, count: int) -> Float[np.ndarray, "count actions"]:
         """What `act` needs for `count` observations: Gumbel noise per action, or normal noise per dimension."""
         if self._design.discrete:
-            return random.gumbel(size=(count, self._outputs)).astype(np.float32)
-        return random.standard_normal((count, self._outputs // 2), np.float32)
+            return random.gumbel(size=(count, self._actions)).astype(np.float32)
+        return random.standard_normal((count, self._actions), np.float32)
 
     def _gaussian(self, obs: Float[np.ndarray, "*batch obs"]) -> tuple[np.ndarray, np.ndarray]:
         outputs = self._networks[0](self._standardised(obs))
-        actions = self._outputs // 2
-        return outputs[..., :actions], _clip(outputs[..., actions:], self._log_std_low, self._log_std_high)
+        if self._head is not None:
+            return self._head(outputs)
+        log_std = _clip(outputs[..., self._actions :], self._log_std_low, self._log_std_high)
+        return outputs[..., : self._actions], log_std
 
     def _logits(self, obs: Float[np.ndarray, "*batch obs"]) -> Float[np.ndarray, "*batch actions"]:
         inputs = self._standardised(obs)
@@ -125,6 +143,26 @@ class _Network:
             x = np.maximum(x if norm is None else _normalised(x, *norm), ZERO)
         weight, bias = self._last
         return x @ weight + bias
+
+
+class _StationaryHead:
+    """Mean and log standard deviation of what the network makes of observations."""
+
+    def __init__(self, arrays: list[np.ndarray], constants: Stationary) -> None:
+        waves, self._phases, mean, factors = arrays
+        self._waves, self._mean = waves.T, mean.T
+        self._factors = factors.transpose(1, 0, 2).reshape(len(waves), -1)  # one product for all actions
+        self._height = _scalar(constants.wave_height / np.sqrt(len(waves)))
+        self._most_std, self._least_variance = _scalar(constants.most_std), _scalar(constants.least_variance)
+
+    def __call__(self, x: Float[np.ndarray, "*batch bottleneck"]) -> Pair:
+        angle = x @ self._waves + self._phases
+        half_turns = np.floor(angle / PI + HALF)
+        features = (angle - PI * half_turns) * (1 - 2 * (half_turns % 2)) * self._height
+        mean = features @ self._mean
+        spread = (features @ self._factors).reshape(*mean.shape, -1)
+        deviation = self._most_std * np.tanh(np.sqrt(np.square(spread).sum(axis=-1) + self._least_variance))
+        return mean, np.log(deviation)
 
 
 def _views(vector: Float[np.ndarray, " parameters"], shapes: list[tuple[int, ...]]) -> list[np.ndarray]:

@@ -16,11 +16,21 @@ from trustirl.core.records import Solver
 from trustirl.core.trees import check_sizes, stacked_shapes, tree_from_arrays, tree_to_arrays
 from trustirl.nets.critics import DiscreteQEnsemble
 from trustirl.nets.mlp import CONSTANT, OBS_LIMIT
-from trustirl.nets.policies import LOG_STD_MAX, LOG_STD_MIN, GaussianActor
+from trustirl.nets.policies import (
+    ACTORS,
+    LEAST_VARIANCE,
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    MOST_STD,
+    WAVE_HEIGHT,
+    GaussianActor,
+    Head,
+    StationaryActor,
+)
 from trustirl.rl.config import SolverConfig
-from trustirl.rl.sac import sac
+from trustirl.rl.sac import MakeActor, sac
 from trustirl.rl.softq import softq
-from trustirl.rollouts.policy import Design, HostPolicy, Policies
+from trustirl.rollouts.policy import Design, HostPolicy, Policies, Stationary
 from trustirl.rollouts.spaces import SpacesCard, observation_rows, to_env_actions, whole_numbers
 from trustirl.tasks.gym import Spaces
 
@@ -33,6 +43,7 @@ class PolicyCard:
     spaces: SpacesCard
     solver: SolverConfig
     seeds: Size
+    head: Head = "gaussian"  # of continuous actions
 
 
 def make_solver(
@@ -42,13 +53,25 @@ def make_solver(
     return (softq if spaces.discrete else sac)(spaces.obs_dim, spaces.action_dim, config, mean, std, **slots)
 
 
+def actor_maker(head: Head, spaces: Spaces, config: SolverConfig) -> MakeActor:
+    """For `make_solver`'s `make_actor`: actors of continuous actions with such a head."""
+    return lambda key: ACTORS[head](spaces.obs_dim, spaces.action_dim, config.width, config.depth, key)
+
+
 def host_policies(
-    actors: GaussianActor | DiscreteQEnsemble, config: SolverConfig, mean: np.ndarray | None, std: np.ndarray | None
+    actors: GaussianActor | StationaryActor | DiscreteQEnsemble,
+    config: SolverConfig,
+    mean: np.ndarray | None,
+    std: np.ndarray | None,
 ) -> Policies:
     """The actors of all seeds, as they act outside JAX: the same functions as the solver's `mode` and `act`."""
     discrete = isinstance(actors, DiscreteQEnsemble)
     net = actors.nets if isinstance(actors, DiscreteQEnsemble) else actors.net
     parameters = jax.device_get(jax.tree.leaves(eqx.filter(net, eqx.is_array)))
+    stationary = None
+    if isinstance(actors, StationaryActor):
+        parameters += jax.device_get(eqx.filter_vmap(StationaryActor.head)(actors))
+        stationary = Stationary(WAVE_HEIGHT, MOST_STD, LEAST_VARIANCE)
     if not discrete:
         parameters = [array[:, None] for array in parameters]  # an ensemble of one
     seeds, obs_dim = len(parameters[0]), parameters[0].shape[-1]
@@ -62,6 +85,7 @@ def host_policies(
         config.temperature,
         np.inf if mean is None else OBS_LIMIT,
         (LOG_STD_MIN, LOG_STD_MAX),
+        stationary,
     )
     columns = [np.broadcast_to(array, (seeds, *array.shape)) for array in statistics]
     return Policies(design, np.concatenate([array.reshape(seeds, -1) for array in (*columns, *parameters)], axis=1))
@@ -125,7 +149,8 @@ def save_policies(
     statistics = {} if mean is None or std is None else {"obs_mean": np.asarray(mean), "obs_std": np.asarray(std)}
     write_arrays(folder / "policy.safetensors", tree_to_arrays(actors) | statistics)
     seeds = len(jax.tree.leaves(eqx.filter(actors, eqx.is_array))[0])
-    card = PolicyCard(format_version=1, spaces=SpacesCard.of(spaces), solver=config, seeds=seeds)
+    head: Head = "stationary" if isinstance(actors, StationaryActor) else "gaussian"
+    card = PolicyCard(format_version=1, spaces=SpacesCard.of(spaces), solver=config, seeds=seeds, head=head)
     write_json(folder / "policy.json", asdict(card))
 
 
@@ -162,7 +187,10 @@ def read_policies(folder: Path) -> tuple[Policies, Spaces]:
     if any(moment is not None and moment.shape != (spaces.obs_dim,) for moment in statistics):
         raise InputError(f"{file} holds statistics of other observations than {card_file} tells of; restore it.")
     check_sizes(arrays, card_file, card.seeds, card.solver.depth, width=card.solver.width, obs_dim=spaces.obs_dim)
-    solver = make_solver(spaces, card.solver, *statistics)
+    if spaces.discrete:
+        solver = make_solver(spaces, card.solver, *statistics)
+    else:
+        solver = make_solver(spaces, card.solver, *statistics, make_actor=actor_maker(card.head, spaces, card.solver))
     like = stacked_shapes(lambda key: solver.actor(solver.init(key)), card.seeds)
     stacked = tree_from_arrays(like, arrays, file)
     return host_policies(stacked, card.solver, *statistics), spaces
