@@ -172,6 +172,42 @@ def test_an_algorithm_without_trust_region_or_solver_columns(tmp_path: Path) -> 
     assert "<th>ℓ</th>" not in html
 
 
+def test_an_algorithm_that_learns_no_reward(tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run")
+    assert "drift" in html_of(folder)
+    change(folder, "summary.json", learns_reward=False)
+    reward = ("gap", "drift", "mu")
+    write_rows(folder, [{k: None if k in reward else v for k, v in row.items()} for row in rows_of(folder)])
+    html = html_of(folder)
+    assert figures_of(html) == ["returns", "solver"]
+    assert not re.search(
+        r"drift|μ|\bgap\b", re.sub(r"<style.*?</style>|<details.*?</details>", "", html, flags=re.DOTALL)
+    )
+
+
+def test_drift_alone_is_told_without_a_penalty(tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run")
+    assert "μ weighs the penalty" in html_of(folder)
+    write_rows(folder, [row | {"mu": None} for row in rows_of(folder)])
+    html = html_of(folder)
+    assert figures_of(html) == CONTROL_FIGURES
+    assert "The drift is how far one update moves the reward. Look for drift that settles" in html
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_every_metric_has_a_panel_under_its_own_name(offline: bool, tmp_path: Path) -> None:
+    folder = write_control_run(tmp_path / "run", offline=offline)
+    write_rows(folder, [row | {"reward_size": 1.0 + row["iteration"], "odd name": 3} for row in rows_of(folder)])
+    html = html_of(folder)
+    assert "others" in figures_of(html)
+    drawn = html[html.index('data-figure="others"') :]
+    assert "reward_size" in drawn
+    assert "odd name" not in html
+    # Where no steps of a policy's own learning are drawn, what is recorded of it is drawn plainly.
+    assert ("solver" in figures_of(html)) != offline
+    assert ("critic_loss" in drawn) == offline
+
+
 def test_one_evaluation_is_still_drawn(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run", seeds=1, evaluations=1)
     html = html_of(folder)

@@ -5,11 +5,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 import trustirl as ti
+from tests.control.small import cartpole_demo
 from trustirl.bench.show import Summary
 from trustirl.cli.main import main
 from trustirl.core.files import read_form
@@ -198,3 +200,21 @@ def test_a_task_of_a_file_needs_its_file() -> None:
         make_task("mdp")
     with pytest.raises(ti.InputError, match="does not exist"):
         make_task("mdp", {"file": "nowhere.npz"})
+
+
+def unpaid() -> gym.Env:
+    return gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda _: 0.0)
+
+
+def test_an_environment_that_always_pays_nothing_can_be_learned_in_and_compared(tmp_path: Path) -> None:
+    shown = cartpole_demo()
+    fit: dict[str, Any] = {"width": 8, "depth": 1, "updates": 10, "fit_batch": 16, "evaluation_episodes": 2}
+    runs = [
+        ti.train("bc", unpaid, shown, seeds=2, steps=30, out=tmp_path / name, fit_step=float(name), **fit)
+        for name in ("0.001", "0.01")
+    ]
+    assert [run.summary["returns"] for run in runs] == [[0.0, 0.0]] * 2
+    page = (runs[0].path / "report.html").read_text()
+    assert "nan" not in page.split("</style>")[-1].split("<details")[0].lower()
+    compared = write_comparison([run.path for run in runs], tmp_path / "page.html").read_text()
+    assert "nothing can be said over all tasks" in compared

@@ -157,7 +157,7 @@ def draw_solver(run: RunFiles, layout: Layout) -> str | None:
 def draw_others(run: RunFiles, layout: Layout) -> str | None:
     """What an algorithm recorded of its own; None when it recorded nothing."""
     colours = cycle((BLUE, GREEN, VERMILION, ORANGE, PURPLE))
-    return _panels("others", run, layout, {name: (name, next(colours)) for name in run.metrics.others})
+    return _panels("others", run, layout, {name: (name, next(colours)) for name in run.others})
 
 
 def draw_returns(run: RunFiles, layout: Layout) -> str | None:

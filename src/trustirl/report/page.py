@@ -45,7 +45,7 @@ def render(run: RunFiles) -> str:
         cards, sections, steadiness = _exact_cards(run), _exact_sections(run, run.known), ""
     else:
         cards, sections, steadiness = _sampled_cards(run), _sampled_sections(run), _stability(run)
-    if run.metrics.others:
+    if run.others:
         sections = (*sections, _others(run))
     evaluated = run.metrics.recorded("iteration")
     drawn = "".join(figure(section) for section in sections)
@@ -168,7 +168,7 @@ def _exact_sections(run: RunFiles, known: Known) -> tuple[Section, ...]:
 
 
 def _sampled_sections(run: RunFiles) -> tuple[Section, ...]:
-    learned = (_gap(run), _trust(run)) if run.world.learns_reward else ()
+    learned = (_gap(run), _trust(run)) if run.learns_reward else ()
     return (_returns(run), *learned, *((_solver(run),) if run.world.samples else ()))
 
 
@@ -225,8 +225,9 @@ def _returns(run: RunFiles) -> Section:
 
 
 def _trust(run: RunFiles) -> Section:
+    weighs = ", and μ weighs the penalty that holds it back" if run.metrics.recorded("mu") else ""
     told = (
-        "The drift is how far one update moves the reward, and μ weighs the penalty that holds it back. "
+        f"The drift is how far one update moves the reward{weighs}. "
         "Look for drift that settles instead of running away."
     )
     price = figures.resting_price(run)
@@ -255,7 +256,7 @@ def _reward_caption(run: RunFiles, known: Known) -> str:
     if maps.true_reward is None:
         return (
             f"The reward recovered from the demonstrations{mean}, of which only the shape counts: its scale and its "
-            f"zero could be others{star}. {UNPAID}"
+            f"zero could be others{star}."
         )
     drawn = [figures.correlation(maps.true_reward, seed) for seed in maps.recovered_reward]
     notes = ""

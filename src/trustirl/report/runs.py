@@ -137,6 +137,7 @@ class RunFiles:
     summary: Summary
     finished: bool
     steps: int
+    learns_reward: bool
     known: Known | None = None
     left_out: tuple[str, ...] = field(default=(), kw_only=True)  # names of numbers too large to be drawn or compared
 
@@ -144,6 +145,12 @@ class RunFiles:
     def paid(self) -> bool:
         """Whether the task has a true reward that is known."""
         return self.known is None or self.known.maps.true_reward is not None
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The metrics that no other part of its page draws."""
+        solver = () if self.world.samples else filter(self.metrics.recorded, SOLVER_METRICS)
+        return (*solver, *self.metrics.others)
 
     @property
     def clock(self) -> str:
@@ -260,13 +267,28 @@ def _read(folder: Path) -> RunFiles:
         )
         summary, steps = _exact_summary(record, len(seeds), paid), int(metrics.last("iteration")[0])
         return RunFiles(
-            **shared, world=world, metrics=metrics, summary=summary, finished=True, steps=steps, known=known
+            **shared,
+            world=world,
+            metrics=metrics,
+            summary=summary,
+            finished=True,
+            steps=steps,
+            learns_reward=world.learns_reward,
+            known=known,
         )
     finished = summary_file.exists()
+    told = _read_json(summary_file) if finished else None
     metrics = _metrics(metrics_file, seeds, required=("env_steps",), growing=not finished)
-    summary = _summary(_read_json(summary_file), len(seeds)) if finished else _summary_so_far(metrics)
-    steps = config.whole("steps")
-    return RunFiles(**shared, world=world, metrics=metrics, summary=summary, finished=finished, steps=steps)
+    summary = _summary(told, len(seeds)) if told else _summary_so_far(metrics)
+    return RunFiles(
+        **shared,
+        world=world,
+        metrics=metrics,
+        summary=summary,
+        finished=finished,
+        steps=config.whole("steps"),
+        learns_reward=world.learns_reward and (told is None or told.values.get("learns_reward") is not False),
+    )
 
 
 def _is_finite(value: Any) -> TypeGuard[float]:

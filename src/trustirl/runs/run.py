@@ -51,6 +51,8 @@ class Summary:
     expert_return: float | None = None
     random_return: float | None = None
     expert_seed: Annotated[int, Meta(ge=0)] = 0
+    learns_reward: bool = True
+    """False where the algorithm learned none, though others of its world do."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def load(path: str | Path) -> Run:
     fitting(config, str(config_file), Asked)
     world = world_in(config, str(config_file))
     policies = load_tables(folder) if world.expectations else load_policies(folder)
-    rewards = load_rewards(folder) if world.learns_reward else []
+    rewards = load_rewards(folder) if world.learns_reward and told.learns_reward else []
     counts = {len(policies if told.returns is None else told.returns), len(policies), len(rewards or policies)}
     if len(counts) > 1 or told.expert_seed >= len(policies):
         raise InputError(f"{folder} holds returns, policies and rewards of different numbers of seeds; restore it.")
