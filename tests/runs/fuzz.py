@@ -32,6 +32,9 @@ from trustirl.core.buffer import add, empty_buffer
 from trustirl.core.errors import InputError
 from trustirl.core.precision import double_precision
 from trustirl.core.types import IrlState, TrainState, Transition
+from trustirl.nets.agent_rewards import log_ratio_reward, value_reward
+from trustirl.nets.critics import DiscreteQEnsemble
+from trustirl.nets.policies import StationaryActor
 from trustirl.nets.rewards import (
     RewardInputs,
     expected_reward_factory,
@@ -40,7 +43,7 @@ from trustirl.nets.rewards import (
     reward_factory,
 )
 from trustirl.report.runs import read_run
-from trustirl.rewards.kinds import NetworkCard, TableCard
+from trustirl.rewards.kinds import NetworkCard, TableCard, card_of
 from trustirl.rewards.saved import load_rewards, save_rewards
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.spaces import SpacesCard
@@ -110,6 +113,24 @@ def exact_folder(folder: Path, kind: Any, inputs: RewardInputs = "state-action")
     return folder
 
 
+def agent_folder(folder: Path, spaces: Spaces) -> Path:
+    """A run whose reward is read off values or, of continuous actions, off a policy with a stationary head."""
+    control_folder(folder, spaces)
+    mean, std = np.zeros(spaces.obs_dim, np.float32), np.ones(spaces.obs_dim, np.float32)
+    sizes = spaces.obs_dim, spaces.action_dim, 8, 1
+
+    def make(key: Any) -> Any:
+        if spaces.discrete:
+            return value_reward(DiscreteQEnsemble(*sizes, 2, key), None, 0.1, mean, std, 0.9)
+        return log_ratio_reward(StationaryActor(*sizes, key), mean, std, 1.0)
+
+    rewards = eqx.filter_vmap(make)(keys())
+    save_rewards(folder, rewards, card_of(rewards, spaces, 0.9, "T0"))
+    if not spaces.discrete:
+        policies.save_policies(folder, rewards.actor, spaces, SolverConfig(width=8, depth=1), mean, std)
+    return folder
+
+
 def small_state() -> TrainState:
     """A state with a replay, as `save_checkpoint` takes it."""
     row = Transition(jnp.zeros((1, 2)), jnp.zeros((1, 1)), jnp.ones(1))
@@ -139,8 +160,9 @@ def openers(originals: dict[str, Path]) -> list[tuple[str, str, tuple[Callable[[
     """Folder, file, and what opens it."""
     restored = lambda folder: RunFolder(folder).restore(small_state())  # noqa: E731
     wanted = []
-    for kind in ("discrete", "continuous", "table", "linear", "mlp", "steps"):
-        read_policies = policies.load_policies if kind in ("discrete", "continuous") else run.load
+    for kind in ("discrete", "continuous", "table", "linear", "mlp", "steps", "values", "log-ratio"):
+        exact = kind in ("table", "linear", "mlp", "steps")
+        read_policies = run.load if exact else policies.load_policies
         for name in ("policy.json", "policy.safetensors", "reward.json", "reward.safetensors"):
             opens = load_rewards if name.startswith("reward") else read_policies
             wanted.append((kind, name, (opens,)))
@@ -204,6 +226,8 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "linear": partial(exact_folder, kind="linear"),
     "mlp": partial(exact_folder, kind="mlp"),
     "steps": partial(exact_folder, kind="mlp", inputs="transition"),
+    "values": partial(agent_folder, spaces=DISCRETE),
+    "log-ratio": partial(agent_folder, spaces=CONTINUOUS),
     "resumable": resumable_folder,
 }
 

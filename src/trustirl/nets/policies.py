@@ -95,6 +95,11 @@ class GaussianActor(eqx.Module):
         """One output for the mean and one for the log standard deviation of each action."""
         self.net = MLP(obs_dim, 2 * action_dim, width, depth, key, layer_norm)
 
+    @property
+    def actions(self) -> int:
+        """Dimensions of an action."""
+        return int(self.net.layers[-1].out_features) // 2
+
     def __call__(self, obs: Float[Array, "*batch obs"]) -> TanhGaussian:
         """The distribution of actions at `obs`."""
         mean, log_std = jnp.split(self.net(obs), 2, axis=-1)
@@ -125,6 +130,11 @@ class StationaryActor(eqx.Module):
         self.mean = jnp.zeros((action_dim, width), jnp.float32)
         self.factors = jnp.zeros((action_dim, width, width), jnp.float32)
 
+    @property
+    def actions(self) -> int:
+        """Dimensions of an action."""
+        return int(self.mean.shape[-2])
+
     def __call__(self, obs: Float[Array, "*batch obs"]) -> TanhGaussian:
         """The distribution of actions at `obs`."""
         waves, phases, mean, factors = self.head()
@@ -151,6 +161,11 @@ ACTORS: dict[Head, type[GaussianActor] | type[StationaryActor]] = {
     "gaussian": GaussianActor,
     "stationary": StationaryActor,
 }
+
+
+def head_of(actor: object) -> Head:
+    """The name of an actor's head."""
+    return "stationary" if isinstance(actor, StationaryActor) else "gaussian"
 
 
 class CategoricalActor(eqx.Module):

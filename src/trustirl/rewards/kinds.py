@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
+import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 from msgspec import Meta
@@ -15,7 +17,12 @@ from msgspec import Meta
 from trustirl.core.errors import InputError
 from trustirl.core.files import Size
 from trustirl.core.trees import check_sizes
+from trustirl.nets.agent_rewards import LogRatioReward, ValueReward, log_ratio_reward, value_reward
+from trustirl.nets.critics import DiscreteQEnsemble, QEnsemble
+from trustirl.nets.mlp import MLP
+from trustirl.nets.policies import ACTORS, Head, head_of
 from trustirl.nets.rewards import (
+    NetworkReward,
     RewardInputs,
     RewardKind,
     blank_network_reward,
@@ -23,7 +30,9 @@ from trustirl.nets.rewards import (
     reward_factory,
 )
 from trustirl.rewards.reward import Finite, LearnedReward
+from trustirl.rollouts.host import Termination
 from trustirl.rollouts.spaces import SpacesCard
+from trustirl.tasks.gym import Spaces
 
 Count = Annotated[int, Meta(ge=0, lt=2**31)]
 
@@ -116,7 +125,7 @@ class NetworkCard:
     depth: Size
     bound: Annotated[float, Meta(gt=0)]
     discount: Annotated[float, Meta(ge=0, lt=1)]
-    termination: Literal["T0", "T2", "T3"]
+    termination: Termination
 
     def check(self, arrays: Mapping[str, np.ndarray], where: Path) -> None:
         """The network's first layer has all inputs, and a flag."""
@@ -142,4 +151,103 @@ class NetworkCard:
         return obs + {"state": 0, "state-action": action, "transition": obs}[self.reward_inputs]
 
 
-KINDS: dict[str, type[Card]] = {"table": TableCard, "linear": TableCard, "mlp": TableCard, "network": NetworkCard}
+@dataclass(frozen=True, kw_only=True)
+class ValuesCard:
+    """A reward that is read off the values of an agent on a Gymnasium task (`ValueReward`)."""
+
+    format_version: Literal[1] = 1
+    kind: Literal["values"] = "values"
+    spaces: SpacesCard
+    seeds: Size
+    critics: Size
+    width: Size
+    depth: Size
+    layer_norm: bool
+    discount: Annotated[float, Meta(ge=0, lt=1)]
+    head: Head = "gaussian"  # of the policy, which continuous actions have
+
+    def check(self, arrays: Mapping[str, np.ndarray], where: Path) -> None:
+        """The critic's first layer has all observations, its parameters have a row for each member."""
+        self.spaces.check(where)
+        sizes = {"critics": self.critics, "width": self.width}
+        spaces = {"obs_dim": self.spaces.obs_dim, "action_dim": self.spaces.action_dim}
+        check_sizes(arrays, where, self.seeds, self.depth, **sizes, **spaces)
+
+    def make(self, key: Array) -> PyTree:
+        """With observations that are not standardised."""
+        spaces = self.spaces
+        sizes = spaces.obs_dim, spaces.action_dim, self.width, self.depth
+        critic = (DiscreteQEnsemble if spaces.discrete else QEnsemble)(*sizes, self.critics, key, self.layer_norm)
+        actor = None if spaces.discrete else ACTORS[self.head](*sizes, key)
+        return value_reward(critic, actor, 1.0, *_unscaled(spaces), self.discount)
+
+    def reward(self, function: PyTree) -> LearnedReward:
+        """An end is worth nothing."""
+        return LearnedReward(function, self.spaces.spaces)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRatioCard:
+    """A reward that is read off a policy of continuous actions (`LogRatioReward`)."""
+
+    format_version: Literal[1] = 1
+    kind: Literal["log-ratio"] = "log-ratio"
+    spaces: SpacesCard
+    seeds: Size
+    width: Size
+    depth: Size
+    scale: Annotated[float, Meta(gt=0, le=1e6)]
+    head: Head
+
+    def check(self, arrays: Mapping[str, np.ndarray], where: Path) -> None:
+        """The policy's first layer has all observations."""
+        self.spaces.check(where)
+        if self.spaces.discrete:
+            raise InputError(f"{where} tells of a log-ratio of discrete actions, whose density is none; restore it.")
+        spaces = {"obs_dim": self.spaces.obs_dim, "action_dim": self.spaces.action_dim}
+        check_sizes(arrays, where, self.seeds, self.depth, width=self.width, **spaces)
+
+    def make(self, key: Array) -> PyTree:
+        """With observations that are not standardised."""
+        actor = ACTORS[self.head](self.spaces.obs_dim, self.spaces.action_dim, self.width, self.depth, key)
+        return log_ratio_reward(actor, *_unscaled(self.spaces), self.scale)
+
+    def reward(self, function: PyTree) -> LearnedReward:
+        """An end is worth nothing."""
+        return LearnedReward(function, self.spaces.spaces)
+
+
+def card_of(stacked: PyTree, spaces: Spaces, discount: float, termination: Termination) -> Card:
+    """What reward.json tells of the rewards of all seeds of a Gymnasium task; sizes are those of their arrays."""
+    seeds = len(jax.tree.leaves(eqx.filter(stacked, eqx.is_array))[0])
+    told: dict[str, Any] = {"spaces": SpacesCard.of(spaces), "seeds": seeds}
+    if isinstance(stacked, NetworkReward):
+        network = stacked.network
+        told |= {"width": network.width_size, "depth": network.depth, "bound": stacked.bound}
+        return NetworkCard(**told, reward_inputs=stacked.reward_inputs, discount=discount, termination=termination)
+    if isinstance(stacked, ValueReward):
+        nets, head = stacked.critic.nets, head_of(stacked.actor)
+        told |= _sizes(nets) | {"critics": nets.layers[0].weight.shape[1], "layer_norm": bool(nets.norms)}
+        return ValuesCard(**told, discount=stacked.discount, head=head)
+    if isinstance(stacked, LogRatioReward):
+        told |= _sizes(stacked.actor.net)
+        return LogRatioCard(**told, scale=stacked.scale, head=head_of(stacked.actor))
+    raise InputError(f"a {type(stacked).__name__} cannot be saved: it has no card in rewards/kinds.py.")
+
+
+def _sizes(net: MLP) -> dict[str, Any]:
+    return {"width": net.layers[0].out_features, "depth": len(net.layers) - 1}
+
+
+def _unscaled(spaces: SpacesCard) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(spaces.obs_dim, np.float32), np.ones(spaces.obs_dim, np.float32)
+
+
+KINDS: dict[str, type[Card]] = {
+    "table": TableCard,
+    "linear": TableCard,
+    "mlp": TableCard,
+    "network": NetworkCard,
+    "values": ValuesCard,
+    "log-ratio": LogRatioCard,
+}

@@ -26,6 +26,7 @@ from trustirl.nets.policies import (
     GaussianActor,
     Head,
     StationaryActor,
+    head_of,
 )
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.sac import MakeActor, sac
@@ -149,8 +150,7 @@ def save_policies(
     statistics = {} if mean is None or std is None else {"obs_mean": np.asarray(mean), "obs_std": np.asarray(std)}
     write_arrays(folder / "policy.safetensors", tree_to_arrays(actors) | statistics)
     seeds = len(jax.tree.leaves(eqx.filter(actors, eqx.is_array))[0])
-    head: Head = "stationary" if isinstance(actors, StationaryActor) else "gaussian"
-    card = PolicyCard(format_version=1, spaces=SpacesCard.of(spaces), solver=config, seeds=seeds, head=head)
+    card = PolicyCard(1, SpacesCard.of(spaces), config, seeds, head_of(actors))
     write_json(folder / "policy.json", asdict(card))
 
 

@@ -13,11 +13,10 @@ from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
 from trustirl.irl.practice import Plan
-from trustirl.rewards.kinds import NetworkCard
+from trustirl.rewards.kinds import card_of
 from trustirl.rewards.saved import save_rewards
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.ledger import Ledger
-from trustirl.rollouts.spaces import SpacesCard
 from trustirl.runs.policies import save_policies
 from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.job import Experiment, Job, Row, columns, told_steps
@@ -44,16 +43,7 @@ def control_job(
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         actors = parts.solver.outcome(state.irl.policy)
         save_policies(path, actors, parts.task, config, *parts.statistics)
-        card = NetworkCard(
-            spaces=SpacesCard.of(parts.task),
-            seeds=experiment.seeds,
-            reward_inputs=options.reward_inputs,
-            width=options.reward_width,
-            depth=options.reward_depth,
-            bound=options.reward_bound,
-            discount=config.discount,
-            termination=options.termination,
-        )
+        card = card_of(state.irl.reward, parts.task, config.discount, options.termination)
         save_rewards(path, state.irl.reward, card)
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
