@@ -89,6 +89,7 @@ def test_it_takes_part_in_comparisons(run: ti.Run, home: Path) -> None:
     assert "objective ℓ" in page
     assert "<h2>True returns" not in page
     assert "NaN" not in page
+    assert "worst –" not in page
     tables = write_comparison([run.path, other.path], home / "page.md", "md").read_text()
     line = next(line for line in tables.splitlines() if line.startswith("| mdp | mce"))
     assert f"{np.mean(other.summary['ell']):.3f}"[:5].replace("-", "−") in line
@@ -185,6 +186,22 @@ def test_damaged_files_are_refused(content: bytes, tmp_path: Path) -> None:
     cut.write_bytes(Path(saved(tmp_path / "whole.npz")).read_bytes()[:-200])
     with pytest.raises(ti.InputError, match="write it again"):
         make_task("mdp", {"file": str(cut)})
+
+
+def test_changed_bytes_are_refused_or_read(tmp_path: Path) -> None:
+    file, random = tmp_path / "mdp.npz", np.random.default_rng(0)
+    whole = Path(saved(file, true_reward=np.arange(5.0), features=np.eye(5))).read_bytes()
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for place in random.integers(len(whole), size=random.integers(1, 6)):
+            damaged[place] = random.integers(256)
+        file.write_bytes(damaged)
+        try:
+            make_task("mdp", {"file": str(file)})
+        except ti.InputError:
+            refused += 1
+    assert 0 < refused < 150
 
 
 def test_a_file_that_claims_too_much_is_not_read(tmp_path: Path) -> None:

@@ -283,13 +283,16 @@ def _improvement(ours: list[Numbers], theirs: list[Numbers]) -> Cell:
 def _steadiness(row: Row) -> tuple[Cell | str, ...]:
     courses, falls = row.courses(), row.falls()
     drops = np.array([course.drawdown for course in courses])
+    worst = float(drops.max())
     reached = np.array([course.steps_to_90 for course in courses])
     steps = reached[np.isfinite(reached)]
     share = f"{steps.size} of {reached.size} seeds"
     return (
         row.task,
         row.label,
-        Cell(number(float(drops.mean())), f"worst {number(float(drops.max()))}" if drops.size > 1 else ""),
+        Cell(
+            number(float(drops.mean())), f"worst {number(worst)}" if drops.size > 1 and math.isfinite(worst) else ""
+        ),
         percent(float(np.mean([course.below_90 for course in courses]))),
         number(spread(row.returns)),
         percent(float(falls.mean())),
