@@ -20,7 +20,8 @@ from jaxtyping import Array
 from trustirl.algorithms import ALGORITHMS
 from trustirl.algorithms.piro import piro
 from trustirl.core.measure import concat, minibatches, sample
-from trustirl.core.types import IrlState, RewardData, Transition
+from trustirl.core.records import Parts
+from trustirl.core.types import ExpertData, IrlState, RewardData, Transition
 from trustirl.demos.schema import find_demos
 from trustirl.irl.practice import weighted
 from trustirl.irl.terms import drift, gap
@@ -34,7 +35,8 @@ UPDATES, PARTS, NOISE = 100, 10, 0.1
 
 def evenly(obs: np.ndarray, action: np.ndarray) -> Transition:
     """Steps that all weigh the same."""
-    return weighted(jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32), jnp.ones(len(obs)))
+    pairs = jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
+    return weighted(Transition(*pairs, jnp.ones(len(obs))))
 
 
 def main() -> None:
@@ -57,17 +59,19 @@ def main() -> None:
         demo, 0, "state-action", options.reward_width, options.reward_depth, options.reward_bound
     )
     solver = exact_solver(make_task("gridworld", {"size": 3}).mdp)  # no policy moves here
-    algorithm = piro(solver, make, config, minibatches(plan.reward_batch))
+    algorithm = piro(Parts(lambda **_: solver, make, minibatches(plan.reward_batch)), config)
+    update_reward = algorithm.update_reward
+    assert update_reward is not None
 
     @eqx.filter_jit
     def update(state: IrlState, progress: Array, key: Array) -> tuple[IrlState, Array]:
         keys = jax.random.split(key, 3)
         reference = concat(sample(demo, plan.reference, keys[0]), sample(learner, plan.reference, keys[1]))
-        new, metrics = algorithm.update_reward(state, RewardData(demo, learner, reference, progress), keys[2])
+        new, metrics = update_reward(state, RewardData(demo, learner, reference, progress), keys[2])
         gain = gap(new.reward, demo, learner) - gap(state.reward, demo, learner)
         return new, jnp.stack([gain, drift(new.reward, state.reward, reference), metrics["mu"]])
 
-    state, rows = algorithm.init(jax.random.key(0)), []
+    state, rows = algorithm.init(jax.random.key(0), ExpertData(demo, len(demo.weight))), []
     for number in range(UPDATES):
         state, row = update(state, jnp.asarray(number / UPDATES), jax.random.key(number))
         rows.append(row)

@@ -1,5 +1,7 @@
 """What every algorithm owes: finite numbers, one compilation, determinism, and a reward that moves."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,12 +10,14 @@ import pytest
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.descend import decaying_adam, decays, trainable
-from trustirl.core.types import TrainState
-from trustirl.irl.loop import Loop, iterate, make_loop, over_seeds, seed_keys
+from trustirl.core.measure import whole
+from trustirl.core.records import Parts
+from trustirl.core.types import ExpertData, TrainState
+from trustirl.irl.known_mdp import exact_sampler
+from trustirl.irl.loop import Loop, as_one_program, iterate, make_loop, seed_keys
 from trustirl.nets.mlp import MLP, ensemble
 from trustirl.nets.rewards import reward_factory
 from trustirl.rl.exact import exact_solver, occupancy, solve
-from trustirl.rollouts.exact import exact_sampler
 from trustirl.tasks.registry import make_task
 
 UPDATES = 20  # of a whole run
@@ -25,8 +29,14 @@ def small_loop(name: str, kind: str = "table", action_inputs: bool = False, roun
     rho = occupancy(mdp, solve(mdp, jnp.asarray(task.true_reward)).log_prob)
     make_reward = reward_factory(kind, task.features, mdp.actions, action_inputs)
     entry = ALGORITHMS[name]
-    algorithm = entry.build(exact_solver(mdp, rounds), make_reward, entry.config(**config))
-    return over_seeds(make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), lambda policy, reward: {}, UPDATES))
+    parts = Parts(lambda: exact_solver(mdp, rounds), make_reward, whole)
+    algorithm = entry.build(parts, entry.config(**config))
+    expert = ExpertData(mdp.pairs(rho), mdp.states * mdp.actions)
+    return as_one_program(make_loop(algorithm, exact_sampler(algorithm, expert, mdp, nothing), UPDATES))
+
+
+def nothing(_policy: Any, _reward: Any) -> dict[str, jax.Array]:
+    return {}
 
 
 def run(loop: Loop, iterations: int, seeds: int = 1) -> TrainState:
@@ -78,10 +88,10 @@ def test_a_second_compilation_is_an_error() -> None:
 
 def test_resuming_from_a_state_is_exact() -> None:
     loop = small_loop("piro")
-    whole = run(loop, 6)
+    complete = run(loop, 6)
     half = run(loop, 3)
     *_, (resumed, _) = iterate(loop, seed_keys(1), 6, half)
-    for one, other in zip(leaves(whole), leaves(resumed), strict=True):
+    for one, other in zip(leaves(complete), leaves(resumed), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -21,7 +21,7 @@ from trustirl.core.errors import InputError
 from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.irl.practice import Plan, Weighing, episode_measure
+from trustirl.irl.practice import Plan, Steps, Weighing, episode_measure
 from trustirl.irl.terms import gap
 from trustirl.training.asking import train_question
 from trustirl.training.train import question, setting_groups
@@ -29,7 +29,7 @@ from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.fixed_reward import ExpertOptions
 from trustirl.worlds.job import Experiment, settle, told_steps
 from trustirl.worlds.memory import check_memory
-from trustirl.worlds.simulator import _experience, build, demonstrated, iterations
+from trustirl.worlds.simulator import build, expert_data, iterations
 
 SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 
@@ -58,7 +58,9 @@ def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
     assert last["gap"][0] != last["gap"][1]  # seeds differ
     demos = cartpole_demo()
     pairs = jnp.asarray(demos.observations, jnp.float32), jnp.asarray(demos.actions, jnp.int32)
-    given = eqx.filter_vmap(lambda agent: parts.solver.log_prob(parts.solver.actor(agent), *pairs))(state.irl.policy)
+    given = eqx.filter_vmap(
+        lambda agent: parts.algorithm.solver.log_prob(parts.algorithm.solver.actor(agent), *pairs)
+    )(state.irl.policy)
     np.testing.assert_allclose(last["log_likelihood"], given.mean(axis=1), rtol=1e-4)
     returns = parts.evaluate(state.irl.policy)
     parts.close()
@@ -105,21 +107,30 @@ def test_a_reward_is_nothing_before_its_first_update() -> None:
 
 def test_demonstrated_steps_are_rows_of_experience_as_far_as_is_known_what_followed() -> None:
     """Two episodes, the first of which ended, which is seen only where its last step's successor is known."""
-    obs, action = np.arange(8.0).reshape(4, 2), np.zeros((4, 1))
-    example = Transition(jnp.zeros((1, 2)), jnp.zeros((1, 1)), jnp.ones(1), jnp.zeros((1, 2)), jnp.zeros(1, bool))
+    obs, action, undiscounted = np.arange(8.0).reshape(4, 2), np.arange(4.0)[:, None], Weighing(9, 0.9, False, True)
     demos = Demos.from_numpy(obs, action, [2, 4], [True, False])
-    shown = _experience(demos, obs, action, example, ends=True)
+    expert = expert_data(demos, obs, action, undiscounted)
+    shown = expert.rows
+    np.testing.assert_array_equal(expert.following.obs, shown.next_obs)
+    np.testing.assert_array_equal(expert.following.action, action[[1, 3]])
+    np.testing.assert_array_equal(expert.following.weight, [1, 1])
     np.testing.assert_array_equal(shown.obs, obs[[0, 2]])
     np.testing.assert_array_equal(shown.next_obs, obs[[1, 3]])
     np.testing.assert_array_equal(shown.terminated, [False, False])
     known = Demos.from_numpy(obs, action, [2, 4], [True, False], next_observations=obs + 0.5)
-    shown = _experience(known, obs, action, example, ends=True)
+    expert = expert_data(known, obs, action, undiscounted)
+    shown = expert.rows
+    np.testing.assert_array_equal(expert.following.action[::2], action[[1, 3]])
+    np.testing.assert_array_equal(expert.following.weight, [1, 0, 1, 0])  # what was done after the last is not known
+    np.testing.assert_array_equal(expert.measure.next_obs[: expert.steps], obs + 0.5)
+    np.testing.assert_array_equal(expert.measure.terminated[: expert.steps], [False, True, False, False])
     np.testing.assert_array_equal(shown.next_obs, obs + 0.5)
     np.testing.assert_array_equal(shown.terminated, [False, True, False, False])
-    assert not _experience(known, obs, action, example, ends=False).terminated.any()  # T3: the last state repeats
+    repeating = expert_data(known, obs, action, undiscounted, repeat=True)
+    assert not repeating.rows.terminated.any()  # T3: the last state repeats
+    assert not repeating.measure.terminated.any()
     sparse = demos.subsample(2)
-    assert _experience(sparse, sparse.observations, sparse.actions, example, ends=True).obs.shape == (0, 2)
-    assert [leaf.dtype for leaf in jax.tree.leaves(shown)] == [leaf.dtype for leaf in jax.tree.leaves(example)]
+    assert expert_data(sparse, sparse.observations, sparse.actions, undiscounted).rows.obs.shape == (0, 2)
 
 
 def ended_and_cut() -> Demos:
@@ -135,9 +146,10 @@ def ended_and_cut() -> Demos:
 def test_with_repeated_ends_demonstrations_last_as_long_as_the_learners_episodes(discounted: bool) -> None:
     demos, weighing = ended_and_cut(), Weighing(500, 0.99, discounted, absorb=False)
     obs, action = demos.observations.astype(np.float32), demos.actions.astype(np.int32)
-    measure = demonstrated(demos, obs, action, weighing, repeat=True)
+    measure = expert_data(demos, obs, action, weighing, repeat=True).measure
     # What a learner gets who does the same: after its end the last observation repeats until the horizon.
-    learner = episode_measure(jnp.zeros((500, 4)), jnp.zeros(500), jnp.zeros(500, bool), jnp.arange(500), weighing)
+    pairs, never = (jnp.zeros((500, 4)), jnp.zeros(500)), jnp.zeros(500, bool)
+    learner = episode_measure(Steps(*pairs, pairs[0], never, jnp.arange(500)), weighing)
     first = np.r_[:100, 200]
     np.testing.assert_allclose(measure.weight[first].sum(), learner.weight.sum(), rtol=1e-5)
     np.testing.assert_allclose(measure.weight[100:200].sum(), learner.weight[:100].sum(), rtol=1e-5)
@@ -154,8 +166,8 @@ def test_the_likelihood_of_demonstrations_leaves_repeated_ends_out() -> None:
     state, metrics = parts.loop.start(seed_keys(1))
     parts.close()
     demo = jax.tree.map(lambda rows: np.asarray(rows[0, :200]), state.data.demo)
-    actor = jax.tree.map(lambda x: x[0] if hasattr(x, "dtype") else x, parts.solver.actor(state.irl.policy))
-    told = parts.solver.log_prob(actor, jnp.asarray(demo.obs), jnp.asarray(demo.action))
+    actor = jax.tree.map(lambda x: x[0] if hasattr(x, "dtype") else x, parts.algorithm.solver.actor(state.irl.policy))
+    told = parts.algorithm.solver.log_prob(actor, jnp.asarray(demo.obs), jnp.asarray(demo.action))
     np.testing.assert_allclose(metrics["log_likelihood"][0], told.mean(), rtol=1e-4)
 
 

@@ -10,7 +10,8 @@ import pytest
 from trustirl.core.buffer import add, draw, empty_buffer
 from trustirl.core.measure import concat, expect, minibatches, sample
 from trustirl.core.types import RewardData, Transition
-from trustirl.irl.practice import Plan, Weighing, episode_measure, mixed, policy_minibatches, with_past
+from trustirl.irl.practice import Plan, Steps, Weighing, mixed, policy_minibatches, with_past
+from trustirl.irl.practice import episode_measure as measure_of
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import TableReward
 from trustirl.rl.exact import occupancy, solve
@@ -18,12 +19,18 @@ from trustirl.rollouts.exact import sample_episodes
 from trustirl.tasks.registry import make_task
 
 
+def episode_measure(
+    obs: jax.Array, action: jax.Array, ended: jax.Array, time: jax.Array, how: Weighing
+) -> Transition:
+    """Of steps whose successors tell which step they follow."""
+    return measure_of(Steps(obs, action, obs + 0.5, ended, time), how)
+
+
 def numbered(first: int, count: int) -> Transition:
     """Rows whose every field tells the row's number."""
     number = jnp.arange(first, first + count)
-    return Transition(
-        number[:, None] * jnp.ones(3), -number, number.astype(float), number[:, None] + 0.5, number % 2 == 0
-    )
+    obs = number[:, None] * jnp.ones(3)
+    return Transition(obs, -number, number.astype(float), obs + 0.5, number % 2 == 0)
 
 
 def test_replay_keeps_fields_together_and_forgets_the_oldest() -> None:
@@ -60,7 +67,7 @@ def test_a_young_replay_draws_only_what_it_holds() -> None:
 def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
     replay = add(empty_buffer(10, numbered(0, 1)), numbered(0, 10))
     own = lambda key: draw(replay, key, 4000)  # noqa: E731
-    batch = mixed(own, numbered(100, 5), 1000)(jax.random.key(0))
+    batch = mixed(own, numbered(100, 5), 1000, marked=True)(jax.random.key(0))
     number = np.asarray(batch.weight).astype(int)
     shown = np.bincount(number[number >= 100] - 100, minlength=5)
     assert len(number) == 4000
@@ -70,10 +77,12 @@ def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
     np.testing.assert_array_equal(batch.action, -number)
     np.testing.assert_array_equal(batch.next_obs[:, 0], number + 0.5)
     np.testing.assert_array_equal(batch.terminated, number % 2 == 0)
+    np.testing.assert_array_equal(batch.expert, number >= 100)
     assert batch.critic_only is None
     for chance in (0.0, 0.25, 1.0):
         faded = mixed(own, numbered(100, 5), 1000, policy_too=jnp.float32(chance))(jax.random.key(0))
         np.testing.assert_array_equal(faded.weight, batch.weight)  # the same steps
+        assert faded.expert is None
         alone = np.asarray(faded.critic_only)
         assert not np.any(alone & (number < 100))
         assert abs(alone.sum() - 1000 * (1 - chance)) <= 5 * np.sqrt(1000 * chance * (1 - chance))
@@ -135,6 +144,8 @@ def test_an_end_is_followed_by_its_absorbing_share() -> None:
     np.testing.assert_allclose(plain.weight, [1, 1, 1, 1, 0, 8, 0, 0])  # 2 steps lived, 8 of 10 absorbed
     np.testing.assert_array_equal(plain.absorbing, [False] * 4 + [True] * 4)
     np.testing.assert_array_equal(plain.obs[4:], 0.0)
+    np.testing.assert_array_equal(plain.next_obs, [[1.5, 1.5]] * 4 + [[0.0, 0.0]] * 4)
+    np.testing.assert_array_equal(plain.terminated, [False, True] + [False] * 6)
     discounted = episode_measure(obs, action, terminated, time, Weighing(10, 0.9, True, True))
     np.testing.assert_allclose(discounted.weight, [1, 0.9, 1, 0.9, 0, 0.81 / 0.1, 0, 0], rtol=1e-6)
     without = episode_measure(obs, action, terminated, time, Weighing(10, 0.9, False, False))

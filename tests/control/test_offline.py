@@ -13,9 +13,11 @@ import pytest
 import trustirl as ti
 from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo
 from trustirl.algorithms.bc import BcConfig, bc
-from trustirl.core.types import Transition
-from trustirl.irl.loop import iterate, seed_keys
-from trustirl.irl.offline import offline_loop
+from trustirl.core.measure import whole as whole_measures
+from trustirl.core.records import Parts
+from trustirl.core.types import ExpertData, Transition
+from trustirl.irl.loop import as_one_program, iterate, make_loop, seed_keys
+from trustirl.irl.offline import offline_sampler
 from trustirl.report.compare import _timed, write_comparison
 from trustirl.report.study import read_study
 from trustirl.rl.config import SolverConfig
@@ -32,7 +34,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def fitted(solver: Any, pairs: Transition, **config: Any) -> Any:
     settings = BcConfig(**{"fit_batch": 64, "updates": 500, "fit_step": 1e-2, "weight_decay": 0.0} | config)
-    loop = offline_loop(bc(solver, settings), solver, pairs, settings.fit_batch)
+    algorithm = bc(Parts(lambda: solver, lambda key: None, whole_measures), settings)
+    sampler = offline_sampler(algorithm, ExpertData(pairs, len(pairs.weight)), settings.fit_batch)
+    loop = as_one_program(make_loop(algorithm, sampler, 2))
     *_, (state, metrics) = iterate(loop, seed_keys(1), 2)
     policy = jax.tree.map(lambda leaf: leaf[0] if hasattr(leaf, "shape") else leaf, state.irl.policy)
     return policy, float(metrics["log_likelihood"][0])

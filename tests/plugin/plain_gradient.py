@@ -8,7 +8,7 @@ import optax
 from trustirl.algorithms import Defaults, Entry
 from trustirl.core.checks import at_least, positive
 from trustirl.core.descend import descend
-from trustirl.core.measure import expect, whole
+from trustirl.core.measure import expect
 from trustirl.irl.compose import explicit
 from trustirl.irl.terms import gap
 
@@ -28,7 +28,7 @@ class PlainConfig:
         at_least(0, self, "ridge")
 
 
-def plain(solver, make_reward, config, draw=whole):
+def plain(parts, config):
     """Put the algorithm together."""
     optimizer = optax.sgd(config.ascent)
 
@@ -39,10 +39,10 @@ def plain(solver, make_reward, config, draw=whole):
         return config.ridge * size(reward, learner) - gap(reward, demo, learner)
 
     def update_reward(state, data, key):
-        reward, kept = descend(misfit, optimizer, state.reward, state.optimizer, draw(data, 1, key))
+        reward, kept = descend(misfit, optimizer, state.reward, state.optimizer, parts.draw(data, 1, key))
         return replace(state, reward=reward, optimizer=kept), {"reward_size": size(reward, data.learner)}
 
-    return explicit(solver, make_reward, optimizer, update_reward)
+    return explicit(parts.make_solver(), parts.make_reward, optimizer, update_reward)
 
 
 ENTRY = Entry(

@@ -335,7 +335,7 @@ def test_the_price_at_which_a_reward_rests_is_drawn_where_there_is_one(tmp_path:
 @given(arrays(float, 12, elements=st.floats(-3, 3)))
 def test_no_change_of_a_reward_is_worth_more_than_the_resting_price(change_of_reward: np.ndarray) -> None:
     def pairs(values: np.ndarray) -> Transition:
-        return weighted(jnp.asarray(values)[:, None], jnp.zeros((len(values), 1)), jnp.ones(len(values)))
+        return weighted(Transition(jnp.asarray(values)[:, None], jnp.zeros((len(values), 1)), jnp.ones(len(values))))
 
     def gain_and_price(values: np.ndarray) -> tuple[float, float]:
         demo, learner = pairs(values[:6]), pairs(values[6:])

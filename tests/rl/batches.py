@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +80,18 @@ def reward(batch: Transition) -> jax.Array:
     return plain if batch.absorbing is None else jnp.where(batch.absorbing, END_REWARD, plain)
 
 
+class WithBonus(NamedTuple):
+    pay: Callable[[Transition], jax.Array]
+    bonus: jax.Array
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return getattr(self.pay, "needs", ())
+
+    def __call__(self, batch: Transition) -> jax.Array:
+        return self.pay(batch) + self.bonus
+
+
 def spied(
     name: str,
     termination: str = "T0",
@@ -98,7 +110,7 @@ def spied(
 
     @quick_jit
     def improve(agent: PyTree, batch: Transition, bonus: jax.Array, key: jax.Array) -> tuple[PyTree, Metrics]:
-        return solver.improve(agent, lambda _: batch, lambda b: pay(b) + bonus, key)
+        return solver.improve(agent, lambda _: batch, WithBonus(pay, bonus), key)
 
     def update(
         agent: PyTree, batch: Transition, bonus: float = 0.0, seed: int = 9

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -246,11 +246,18 @@ def test_a_partner_is_fitted_with_the_critic(name: str) -> None:
     assert differs(improved.critic, agent.critic)
 
 
+class OneForExperts(NamedTuple):
+    needs: tuple[str, ...] = ("expert",)
+
+    def __call__(self, batch: Transition) -> jax.Array:
+        return jnp.where(batch.expert, 1.0, 0.0)
+
+
 @solvers
 def test_an_end_is_worth_what_its_own_side_is_paid(name: str) -> None:
     """A reward that tells demonstrated rows apart also does so in the state after an end (SQIL, LS-IQ)."""
     batch = replace(transitions(name), expert=jnp.arange(6) < 3)
-    target, _, _ = spied(name, "T2", pay=lambda b: jnp.where(b.expert, 1.0, 0.0))(agent_of(name), batch)
+    target, _, _ = spied(name, "T2", pay=OneForExperts())(agent_of(name), batch)
     ends = np.asarray(batch.terminated)
     np.testing.assert_allclose(target[ends], [1 / (1 - DISCOUNT), 0.0], rtol=1e-5)
 

@@ -12,11 +12,13 @@ import pytest
 
 from tests.theory.worlds import TEMPERATURES, World, random_world
 from trustirl.algorithms import ALGORITHMS
-from trustirl.core.types import TrainState
-from trustirl.irl.loop import make_loop
+from trustirl.core.measure import whole
+from trustirl.core.records import Parts
+from trustirl.core.types import ExpertData, TrainState
+from trustirl.irl.known_mdp import exact_sampler
+from trustirl.irl.loop import make_loop, seed_keys
 from trustirl.nets.rewards import reward_factory
 from trustirl.rl import exact
-from trustirl.rollouts.exact import exact_sampler
 
 MDPS = min(1000, int(os.environ.get("TRUSTIRL_EXAMPLES", "200")))
 INPUTS = pytest.mark.parametrize("action_inputs", [False, True], ids=["state", "state-action"])
@@ -44,7 +46,9 @@ def history(
         rho = exact.occupancy(mdp, exact.solve(mdp, truth).log_prob)
         make_reward = reward_factory("table", np.eye(mdp.states), mdp.actions, action_inputs)
         entry = ALGORITHMS[name]
-        algorithm = entry.build(exact.exact_solver(mdp), make_reward, entry.config(**config))
+        parts = Parts(lambda: exact.exact_solver(mdp), make_reward, whole)
+        algorithm = entry.build(parts, entry.config(**config))
+        expert = ExpertData(mdp.pairs(rho), mdp.states * mdp.actions)
 
         def observe(policy: exact.SoftPolicy, reward: Any) -> dict[str, jax.Array]:
             table = mdp.table(reward(mdp.pairs()))
@@ -53,8 +57,8 @@ def history(
                 "distance": jnp.sum(jnp.abs(rho - exact.occupancy(mdp, policy.log_prob))),
             }
 
-        loop = make_loop(algorithm, exact_sampler(mdp, mdp.pairs(rho)), observe, updates=1000)
-        state, first = loop.start(jax.random.key(0))
+        loop = make_loop(algorithm, exact_sampler(algorithm, expert, mdp, observe), updates=1000)
+        state, first = loop.start(seed_keys(1))
 
         def step(state: TrainState, _: None) -> tuple[TrainState, tuple[jax.Array, ...]]:
             state, metrics = loop.step(state)
@@ -62,9 +66,9 @@ def history(
 
         _, (ell, distance, drift) = jax.lax.scan(step, state, length=iterations)
         return (
-            jnp.concatenate([first["ell"][None], ell]),
-            jnp.concatenate([first["distance"][None], distance]),
-            drift,
+            jnp.concatenate([first["ell"], ell[:, 0]]),
+            jnp.concatenate([first["distance"], distance[:, 0]]),
+            drift[:, 0],
             exact.log_likelihood(mdp, rho, truth),
         )
 

@@ -12,8 +12,8 @@ from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, trainable
 from trustirl.core.measure import expect
-from trustirl.core.records import Algorithm, DrawBatch, Solver
-from trustirl.core.types import IrlState, Metrics, RewardData, Transition
+from trustirl.core.records import Algorithm, DrawBatch, Parts, Solver
+from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,15 @@ class BcConfig:
         at_most(1_000_000, self, "fit_batch", "updates")
 
 
-def bc(solver: Solver, config: BcConfig) -> Algorithm:
-    """Put the algorithm together for a solver, of which only the kind of policy counts."""
+def bc(parts: Parts, config: BcConfig) -> Algorithm:
+    """Put the algorithm together; of the solver only the kind of policy counts."""
+    solver: Solver = parts.make_solver()
     optimizer = decaying_adam(config.fit_step, 0.0, config.weight_decay)
 
     def misfit(actor: PyTree, pairs: Transition) -> Float[Array, ""]:
         return -expect(lambda batch: solver.log_prob(actor, batch.obs, batch.action), pairs)
 
-    def init(key: Array) -> IrlState:
+    def init(key: Array, _expert: ExpertData) -> IrlState:
         actor = solver.actor(solver.init(key))
         return IrlState(actor, reward=None, optimizer=optimizer.init(trainable(actor)))
 
@@ -54,10 +55,7 @@ def bc(solver: Solver, config: BcConfig) -> Algorithm:
         actor, optimizer_state = descend(misfit, optimizer, state.policy, state.optimizer, (batches,))
         return replace(state, policy=actor, optimizer=optimizer_state), {}
 
-    def update_reward(state: IrlState, _data: RewardData, _key: Array) -> tuple[IrlState, Metrics]:
-        return state, {}
-
-    return Algorithm(init, improve, update_reward)
+    return Algorithm(solver, init, improve)
 
 
 # One network, which gives the logits where actions are finitely many.

@@ -36,7 +36,7 @@ class Entry:
     config: type[Any]
     """A frozen dataclass of its settings."""
     build: Callable[..., Any]
-    """Makes the `Algorithm` for a solver."""
+    """Makes the `Algorithm` of `Parts` and the configuration."""
     reference: str
     """The paper."""
     worlds: tuple[WorldName, ...]

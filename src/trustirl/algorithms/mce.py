@@ -4,7 +4,6 @@ The dual of matching the expert's occupancy: maximise ell(r) = <rho_E, r> - f(r)
 rewards, whose gradient is rho_E - rho_pi. L-BFGS with a line search on the exact ell; no trust region.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import equinox as eqx
@@ -14,7 +13,7 @@ from jaxtyping import Array, Float, PyTree
 from trustirl.algorithms.entry import Entry
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.measure import expect
-from trustirl.core.records import Algorithm, ExactSolver
+from trustirl.core.records import Algorithm, ExactSolver, Parts
 from trustirl.core.types import IrlState, Metrics, RewardData
 from trustirl.irl.compose import explicit
 
@@ -34,8 +33,9 @@ class MceConfig:
         at_most(1000, self, "memory", "line_search_steps")
 
 
-def mce(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: MceConfig) -> Algorithm:
-    """Put the algorithm together for a known MDP and a class of rewards."""
+def mce(parts: Parts, config: MceConfig) -> Algorithm:
+    """Put the algorithm together for a known MDP."""
+    solver: ExactSolver = parts.make_solver()
     search = optax.scale_by_zoom_linesearch(config.line_search_steps, initial_guess_strategy="one")
     optimizer = optax.lbfgs(memory_size=config.memory, linesearch=search)
 
@@ -53,7 +53,7 @@ def mce(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: Mce
         reward = eqx.combine(optax.apply_updates(parameters, updates), static)
         return replace(state, reward=reward, optimizer=optimizer_state), {}
 
-    return explicit(solver, make_reward, optimizer, update_reward)
+    return explicit(solver, parts.make_reward, optimizer, update_reward)
 
 
 ENTRY = Entry(

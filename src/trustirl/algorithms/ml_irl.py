@@ -4,17 +4,16 @@ Ascend ell(theta) = J(pi_E, r) - J(pi_theta, r) along its gradient (Equation 6a)
 Line 3, the policy step, is the solver's; line 4, the reward step, is `update_reward`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.algorithms.shared import CARTPOLE, FOLLOWER, PAPER, REWARD_STEP
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend
-from trustirl.core.measure import Draw, Reward, whole
-from trustirl.core.records import Algorithm, ExactSolver, Solver
+from trustirl.core.measure import Reward
+from trustirl.core.records import Algorithm, Parts
 from trustirl.core.types import IrlState, Metrics, RewardData, Transition
 from trustirl.irl.compose import explicit
 from trustirl.irl.terms import gap
@@ -41,24 +40,19 @@ class MlIrlConfig:
         at_most(100_000, self, "inner_steps")
 
 
-def ml_irl(
-    solver: Solver | ExactSolver,
-    make_reward: Callable[[Array], PyTree],
-    config: MlIrlConfig,
-    draw: Draw = whole,
-) -> Algorithm:
-    """Put the algorithm together for a solver and a class of rewards."""
+def ml_irl(parts: Parts, config: MlIrlConfig) -> Algorithm:
+    """Put the algorithm together."""
     optimizer = decaying_adam(config.reward_step, config.decay, config.weight_decay)
 
     def misfit(reward: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
         return -gap(reward, demo, learner)  # -ell_old up to a constant, Equation 5c
 
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
-        batches = draw(data, config.inner_steps, key)
+        batches = parts.draw(data, config.inner_steps, key)
         reward, optimizer_state = descend(misfit, optimizer, state.reward, state.optimizer, batches)
         return replace(state, reward=reward, optimizer=optimizer_state), {}
 
-    return explicit(solver, make_reward, optimizer, update_reward)
+    return explicit(parts.make_solver(), parts.make_reward, optimizer, update_reward)
 
 
 ENTRY = Entry(

@@ -4,21 +4,20 @@ ML-IRL plus a trust region: n inner steps on L = ell_old - mu * eps_bar with r_o
 towards a target (Equation 11). With n = 1 the penalty has no gradient where it is asked for one, and PIRO is ML-IRL.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.algorithms.shared import CARTPOLE, FOLLOWER, PAPER, REWARD_STEP
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, shorten
 from trustirl.core.errors import InputError
-from trustirl.core.measure import Draw, Reward, split_first, whole
-from trustirl.core.records import Algorithm, ExactSolver, Solver
+from trustirl.core.measure import Reward, split_first
+from trustirl.core.records import Algorithm, Parts
 from trustirl.core.types import IrlState, Metrics, RewardData, Transition
 from trustirl.irl.compose import explicit
 from trustirl.irl.terms import drift, gap, squared_change
@@ -68,13 +67,8 @@ class PiroConfig:
             raise InputError(f"mu_max must be at least mu = {self.mu} and mu_min = {self.mu_min}, got {self.mu_max}.")
 
 
-def piro(
-    solver: Solver | ExactSolver,
-    make_reward: Callable[[Array], PyTree],
-    config: PiroConfig,
-    draw: Draw = whole,
-) -> Algorithm:
-    """Put the algorithm together for a solver and a class of rewards."""
+def piro(parts: Parts, config: PiroConfig) -> Algorithm:
+    """Put the algorithm together."""
     optimizer = decaying_adam(config.reward_step, config.decay, config.weight_decay)
 
     def misfit(reward: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
@@ -98,7 +92,7 @@ def piro(
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
         old = state.reward
         mu, target = state.extra, config.target * (1.0 - data.progress) ** config.narrowing
-        batches = draw(data, config.inner_steps, key)
+        batches = parts.draw(data, config.inner_steps, key)
         # At r_old the penalty has no gradient, so the first step is free; taking it apart keeps rounding noise at
         # the norm's kink from counting as a direction.
         first, rest = split_first(batches)
@@ -113,7 +107,7 @@ def piro(
         state = replace(state, reward=reward, optimizer=optimizer_state, extra=adapt(mu, eps, target))
         return state, {"mu": mu}
 
-    return explicit(solver, make_reward, optimizer, update_reward, extra=jnp.asarray(config.mu))
+    return explicit(parts.make_solver(), parts.make_reward, optimizer, update_reward, extra=jnp.asarray(config.mu))
 
 
 # Above sqrt(1/256 + 1/256) no step is worth the plain norm's price: mu starts just below it and passes it as the

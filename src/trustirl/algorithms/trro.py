@@ -7,7 +7,6 @@ Maximise a lower bound of ell that touches it at theta_old (minorize, then maxim
     curvature   the exact second derivative along the step proposes, the exact ell disposes (backtracking).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,7 +19,7 @@ from jaxtyping import Array, Float, PyTree
 from trustirl.algorithms.entry import Entry
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.measure import expect
-from trustirl.core.records import Algorithm, ExactSolver
+from trustirl.core.records import Algorithm, ExactSolver, Parts
 from trustirl.core.types import IrlState, Metrics, RewardData
 from trustirl.irl.certificates import paper_constant, quadratic_error, smoothness
 from trustirl.irl.compose import explicit
@@ -49,8 +48,9 @@ class TrroConfig:
         at_most(1000, self, "halvings")
 
 
-def trro(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: TrroConfig) -> Algorithm:
-    """Put the algorithm together for a known MDP and a class of rewards."""
+def trro(parts: Parts, config: TrroConfig) -> Algorithm:
+    """Put the algorithm together for a known MDP."""
+    solver: ExactSolver = parts.make_solver()
     mdp = solver.mdp
     everywhere = mdp.pairs()
     optimizer = DIRECTIONS[config.minorizer]()
@@ -115,7 +115,7 @@ def trro(solver: ExactSolver, make_reward: Callable[[Array], PyTree], config: Tr
         metrics = {"certified_gain": jnp.maximum(gain, 0.0)}
         return replace(state, reward=reward, optimizer=optimizer_state), metrics
 
-    return explicit(solver, make_reward, optimizer, update_reward)
+    return explicit(solver, parts.make_reward, optimizer, update_reward)
 
 
 ENTRY = Entry(

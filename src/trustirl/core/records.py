@@ -1,20 +1,21 @@
-"""The four roles of an IRL method, as records of pure functions.
+"""The four roles of an IRL method, as records of functions.
 
     Solver      improves a policy for a given reward function            (Algorithm 3, line 3)
-    Sampler     turns a policy into the measures that a reward step sees (lines 5 and 6)
+    Sampler     improves the policy in its world, and measures it        (lines 3, 5 and 6)
     Algorithm   initialises, improves the policy, updates the reward     (lines 3 and 4-10)
+    Parts       what a world gives an algorithm to build on
 
-Every function is pure, written for one seed, and returns `(state, metrics)`; the loop adds the seed axis.
+Functions of solvers and algorithms are pure and written for one seed; samplers and the loop serve all seeds at once.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Integer, PyTree
 
 from trustirl.core.mdp import MDP
-from trustirl.core.measure import Reward
-from trustirl.core.types import IrlState, Metrics, RewardData, Transition
+from trustirl.core.measure import Draw, Reward
+from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData, Transition
 
 DrawBatch = Callable[[Array], Transition]
 """A minibatch of experience for a key."""
@@ -52,15 +53,51 @@ class ExactSolver(NamedTuple):
     curvature: Callable[[PyTree, Float[Array, "states actions"]], Float[Array, ""]]  # f''(r_old)[u, u]
 
 
-class Sampler(NamedTuple):
-    """Where the measures of a reward step come from."""
-
-    collect: Callable[[PyTree, Array], RewardData]
-
-
 class Algorithm(NamedTuple):
-    """An IRL method: `improve` is its policy step, `update_reward` its reward step."""
+    """An IRL method: `improve` is its policy step, `update_reward` its reward step.
 
-    init: Callable[[Array], IrlState]
+    `paid(state)` is the reward that the policy follows, and `kept(state)` the one that is saved; a method that has
+    no such reward, or no reward step, gives None instead of the function.
+    """
+
+    solver: Any  # a Solver, or in a known MDP an ExactSolver
+    init: Callable[[Array, ExpertData], IrlState]
     improve: Callable[[IrlState, DrawBatch | None, Array], tuple[IrlState, Metrics]]
-    update_reward: Callable[[IrlState, RewardData, Array], tuple[IrlState, Metrics]]
+    update_reward: Callable[[IrlState, RewardData, Array], tuple[IrlState, Metrics]] | None = None
+    paid: Callable[[IrlState], Reward] | None = None
+    kept: Callable[[IrlState], Any] | None = None
+
+
+class Sampler(NamedTuple):
+    """Where policies improve and are measured, for all seeds at once: a known MDP, environments, or records alone.
+
+    `split(keys, first)` parts keys into the next ones, those of the start or else of the reward step, and those of a
+    turn. `begin(keys)` makes states and their replay; `turn(irl, replay, keys, iteration)` improves policies and
+    returns both with fresh measures and metrics.
+    """
+
+    split: Callable[[Array, bool], tuple[Array, Array | None, Any]]
+    begin: Callable[[Array], tuple[IrlState, PyTree]]
+    turn: Callable[
+        [IrlState, PyTree, Any, Integer[Array, "..."]], tuple[IrlState, PyTree, RewardData | None, Metrics]
+    ]
+    blank: Callable[[Array], tuple[IrlState, PyTree, RewardData | None]]
+    """Shapes of what the others return, for one key."""
+
+
+class MakeSolver(Protocol):
+    """Makes the solver of a world; in the exact world there are no slots."""
+
+    def __call__(self, **slots: Any) -> Any:
+        """`critic_loss` and `make_actor`, where they are not the usual ones."""
+
+
+class Parts(NamedTuple):
+    """What a world gives an algorithm to build on; where nothing is sampled there are only the first three."""
+
+    make_solver: MakeSolver
+    make_reward: Callable[[Array], PyTree]
+    draw: Draw
+    spaces: Any = None  # sizes and kind of observations and actions
+    config: Any = None  # the solver's settings
+    standardise: Callable[[Array], Array] = lambda obs: obs  # observations as networks see them

@@ -25,6 +25,15 @@ class Transition(eqx.Module):
     expert: Bool[Array, "..."] | None = None  # in a minibatch: which rows are demonstrated
 
 
+class ExpertData(eqx.Module):
+    """What demonstrations are to an algorithm; made once, from demonstrations, task and weighing."""
+
+    measure: Transition  # the expert's: demonstrated steps, then what follows ends
+    steps: int = eqx.field(static=True)  # in so many first rows of the measure somebody acted
+    rows: Transition | None = None  # steps as experience, as far as it is known what followed them
+    following: Transition | None = None  # the pairs after `rows`; of weight 0 where the next action is not known
+
+
 class RewardData(NamedTuple):
     """What a reward step sees: expert and learner measures, and the pairs on which drift is measured."""
 
@@ -32,6 +41,8 @@ class RewardData(NamedTuple):
     learner: Transition
     reference: Transition
     progress: Float[Array, ""] | float = 0.0  # the share of the run's reward steps that are over
+    episodes: Transition | None = None  # whole ones of the present policy [episodes, time], if these are asked for
+    replay: PyTree = None  # what the learner remembers; the loop adds it
 
 
 class IrlState(eqx.Module):
@@ -47,7 +58,7 @@ class TrainState(eqx.Module):
     """The loop's state: a reward with the policy that follows it, and the measures of that policy."""
 
     irl: IrlState
-    data: PyTree  # RewardData; None where no reward is learned
+    data: RewardData | None  # None where no reward is learned
     key: Array
     iteration: Integer[Array, "..."]
     replay: PyTree = None  # past experience, where a policy learns from samples

@@ -2,16 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import jax
 import optax
 from jaxtyping import Array, PyTree
 
 from trustirl.core.descend import trainable
+from trustirl.core.measure import Reward
 from trustirl.core.records import Algorithm, DrawBatch, ExactSolver, Solver
-from trustirl.core.types import IrlState, Metrics, RewardData
+from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData
 
 UpdateReward = Callable[[IrlState, RewardData, Array], tuple[IrlState, Metrics]]
+
+
+def learned(state: IrlState) -> Any:
+    """The reward that the reward step moves."""
+    return state.reward
 
 
 def explicit(
@@ -20,16 +27,26 @@ def explicit(
     optimizer: optax.GradientTransformation,
     update_reward: UpdateReward,
     extra: PyTree = None,
+    paid: Callable[[IrlState], Reward] = learned,
+    kept: Callable[[IrlState], Any] = learned,
 ) -> Algorithm:
     """An algorithm with an explicit reward: the solver follows it, `update_reward` moves it."""
 
-    def init(key: Array) -> IrlState:
+    def init(key: Array, _expert: ExpertData) -> IrlState:
         reward_key, policy_key = jax.random.split(key)
         reward = make_reward(reward_key)
         return IrlState(solver.init(policy_key), reward, optimizer.init(trainable(reward)), extra)
 
+    return Algorithm(solver, init, following(solver, paid), update_reward, paid, kept)
+
+
+def following(
+    solver: Solver | ExactSolver, paid: Callable[[IrlState], Reward]
+) -> Callable[[IrlState, DrawBatch | None, Array], tuple[IrlState, Metrics]]:
+    """The policy step of whoever follows a reward: the solver's."""
+
     def improve(state: IrlState, draw: DrawBatch | None, key: Array) -> tuple[IrlState, Metrics]:
-        policy, metrics = solver.improve(state.policy, draw, state.reward, key)  # type: ignore[arg-type]
+        policy, metrics = solver.improve(state.policy, draw, paid(state), key)  # type: ignore[arg-type]
         return replace(state, policy=policy), metrics
 
-    return Algorithm(init, improve, update_reward)
+    return improve

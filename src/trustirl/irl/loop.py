@@ -1,4 +1,4 @@
-"""The only loop: reward step, policy step, fresh measures; all seeds at once, compiled once."""
+"""The only loop: reward step, policy step, fresh measures; all seeds at once, compiled once, whatever the world."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -8,13 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from trustirl.core.measure import Reward
 from trustirl.core.records import Algorithm, Sampler
 from trustirl.core.types import IrlState, Metrics, RewardData, TrainState
-from trustirl.irl.terms import drift, gap
-
-Observe = Callable[[PyTree, Reward], Metrics]
-"""Reads a policy and its reward for the record (true returns, ell); training never sees what it returns."""
+from trustirl.irl.terms import drift
 
 
 def seed_keys(seeds: int, first: int = 0) -> Array:
@@ -23,49 +19,64 @@ def seed_keys(seeds: int, first: int = 0) -> Array:
 
 
 class Loop(NamedTuple):
-    """The loop's functions: `start(key)`, `step(state)`, and `blank(key)`, a state's shapes without its work."""
+    """The loop's functions: `start(keys)`, `step(state)`, and `blank(keys)`, a state's shapes without its work."""
 
     start: Callable[[Array], tuple[TrainState, Metrics]]
     step: Callable[[TrainState], tuple[TrainState, Metrics]]
     blank: Callable[[Array], TrainState]
 
 
-def make_loop(algorithm: Algorithm, sampler: Sampler, observe: Observe, updates: int) -> Loop:
+def make_loop(algorithm: Algorithm, sampler: Sampler, updates: int) -> Loop:
     """Each state is a matched pair: its policy was improved for its reward (Algorithm 3, line 3).
 
     A step updates the reward with that policy's measures (lines 4-10) and then improves the policy again; `updates`
     of them make a run.
     """
 
-    def settle(irl: IrlState, key: Array) -> tuple[IrlState, RewardData, Metrics]:
-        policy_key, sample_key = jax.random.split(key)
-        irl, metrics = algorithm.improve(irl, None, policy_key)
-        data = sampler.collect(irl.policy, sample_key)
-        metrics = metrics | observe(irl.policy, irl.reward) | {"gap": gap(irl.reward, data.demo, data.learner)}
-        return irl, data, metrics
+    @eqx.filter_jit
+    @eqx.filter_vmap
+    def update_reward(
+        irl: IrlState, data: RewardData, replay: PyTree, iteration: Array, key: Array
+    ) -> tuple[IrlState, Metrics]:
+        assert algorithm.update_reward is not None
+        seen = data._replace(progress=iteration / updates, replay=replay)
+        new, metrics = algorithm.update_reward(irl, seen, key)
+        if algorithm.paid is not None:
+            metrics = {"drift": drift(algorithm.paid(new), algorithm.paid(irl), data.reference)} | metrics
+        return strongly_typed(new), metrics
 
-    def start(key: Array) -> tuple[TrainState, Metrics]:
-        key, init_key, settle_key = jax.random.split(key, 3)
-        irl, data, metrics = settle(algorithm.init(init_key), settle_key)
-        return strongly_typed(TrainState(irl, data, key, jnp.asarray(0))), metrics
+    def start(keys: Array) -> tuple[TrainState, Metrics]:
+        keys, init_keys, turn_keys = sampler.split(keys, True)
+        assert init_keys is not None
+        iteration = jnp.zeros(len(keys), int)
+        irl, replay = sampler.begin(init_keys)
+        irl, replay, data, metrics = sampler.turn(irl, replay, turn_keys, iteration)
+        return TrainState(irl, data, keys, iteration, replay), metrics
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, reward_key, settle_key = jax.random.split(state.key, 3)
-        data = state.data._replace(progress=state.iteration / updates)
-        irl, reward_metrics = algorithm.update_reward(state.irl, data, reward_key)
-        moved = {"drift": drift(irl.reward, state.irl.reward, state.data.reference)}
-        irl, data, metrics = settle(irl, settle_key)
-        state = TrainState(irl, data, key, state.iteration + 1)
-        return strongly_typed(state), moved | reward_metrics | metrics
+        keys, reward_keys, turn_keys = sampler.split(state.key, False)
+        irl = state.irl
+        moved: Metrics = {}
+        if algorithm.update_reward is not None:
+            irl, moved = update_reward(irl, state.data, state.replay, state.iteration, reward_keys)
+        iteration = state.iteration + 1
+        irl, replay, data, metrics = sampler.turn(irl, state.replay, turn_keys, iteration)
+        return TrainState(irl, data, keys, iteration, replay), moved | metrics
 
-    return Loop(start, step, lambda key: eqx.filter_eval_shape(start, key)[0])
+    def blank(keys: Array) -> TrainState:
+        def one(key: Array) -> TrainState:
+            irl, replay, data = sampler.blank(key)
+            return TrainState(irl, data, key, jnp.zeros((), int), replay)
+
+        return eqx.filter_eval_shape(eqx.filter_vmap(one), keys)
+
+    return Loop(start, step, blank)
 
 
-def over_seeds(loop: Loop) -> Loop:
-    """Both functions over a leading seed axis, compiled; a step that would compile a second time is an error."""
-    step = eqx.debug.assert_max_traces(eqx.filter_vmap(loop.step), max_traces=1)
-    start = eqx.filter_vmap(loop.start)
-    return Loop(eqx.filter_jit(start), eqx.filter_jit(step), lambda keys: eqx.filter_eval_shape(start, keys)[0])
+def as_one_program(loop: Loop) -> Loop:
+    """The loop of a world that lies on the device, compiled whole; a step that would compile again is an error."""
+    step = eqx.debug.assert_max_traces(loop.step, max_traces=1)
+    return Loop(eqx.filter_jit(loop.start), eqx.filter_jit(step), loop.blank)
 
 
 def iterate(
@@ -81,6 +92,24 @@ def iterate(
     for _ in range(int(state.iteration[0]), iterations):
         state, metrics = loop.step(state)
         yield state, metrics
+
+
+def three_keys(keys: Array, _first: bool) -> tuple[Array, Array, Array]:
+    """Where a reward is learned: the next keys, those of the start or the reward step, those of the turn."""
+    keys, other, turn = split(keys, 3)
+    return keys, other, turn
+
+
+def two_keys(keys: Array, first: bool) -> tuple[Array, Array | None, Array]:
+    """Where none is learned, a reward step needs no key."""
+    keys, start = split(keys, 2) if first else (keys, None)
+    keys, turn = split(keys, 2)
+    return keys, start, turn
+
+
+def split(keys: Array, count: int) -> Array:
+    """Several keys of each seed: [count, seeds]."""
+    return jax.vmap(lambda key: jax.random.split(key, count), out_axes=1)(keys)
 
 
 def strongly_typed(state: PyTree) -> Any:

@@ -1,29 +1,29 @@
-"""The loop's two functions where demonstrations are all there is: no environment is stepped."""
+"""The sampler where demonstrations are all there is: no environment is stepped."""
 
-import jax
-import jax.numpy as jnp
+import equinox as eqx
 from jaxtyping import Array
 
 from trustirl.core.measure import expect, sample
-from trustirl.core.records import Algorithm, Solver
-from trustirl.core.types import IrlState, Metrics, TrainState, Transition
-from trustirl.irl.loop import Loop, over_seeds, strongly_typed
+from trustirl.core.records import Algorithm, Sampler
+from trustirl.core.types import ExpertData, IrlState, Metrics
+from trustirl.irl.loop import strongly_typed, two_keys
 
 
-def offline_loop(algorithm: Algorithm, solver: Solver, demo: Transition, batch: int) -> Loop:
-    """Iterations of policy steps over all seeds, each of which sees minibatches of demonstrated pairs."""
+def offline_sampler(algorithm: Algorithm, expert: ExpertData, batch: int) -> Sampler:
+    """Policy steps that see minibatches of demonstrated pairs."""
+    demo, solver = expert.measure, algorithm.solver
 
-    def settle(irl: IrlState, key: Array, iteration: Array) -> tuple[TrainState, Metrics]:
-        key, own_key = jax.random.split(key)
-        irl, metrics = algorithm.improve(irl, lambda k: sample(demo, batch, k), own_key)
+    def made(key: Array) -> tuple[IrlState, None]:
+        return strongly_typed(algorithm.init(key, expert)), None
+
+    @eqx.filter_vmap
+    def improved(irl: IrlState, key: Array) -> tuple[IrlState, Metrics]:
+        irl, metrics = algorithm.improve(irl, lambda k: sample(demo, batch, k), key)
         likelihood = expect(lambda pairs: solver.log_prob(irl.policy, pairs.obs, pairs.action), demo)
-        return strongly_typed(TrainState(irl, None, key, iteration)), metrics | {"log_likelihood": likelihood}
+        return strongly_typed(irl), metrics | {"log_likelihood": likelihood}
 
-    def start(key: Array) -> tuple[TrainState, Metrics]:
-        key, init_key = jax.random.split(key)
-        return settle(algorithm.init(init_key), key, jnp.asarray(0))
+    def turn(irl: IrlState, _: None, keys: Array, _iteration: Array) -> tuple[IrlState, None, None, Metrics]:
+        irl, metrics = improved(irl, keys)
+        return irl, None, None, metrics
 
-    def step(state: TrainState) -> tuple[TrainState, Metrics]:
-        return settle(state.irl, state.key, state.iteration + 1)
-
-    return over_seeds(Loop(start, step, lambda key: start(key)[0]))
+    return Sampler(two_keys, eqx.filter_vmap(made), turn, lambda key: (*made(key), None))

@@ -1,6 +1,6 @@
-"""The loop's two functions where experience is sampled: environments on the host, updates on the device."""
+"""The sampler of simulators: environments are stepped on the host, updates are made on the device."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -16,12 +16,12 @@ from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.compiling import compiled_training
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, expect, sample
-from trustirl.core.records import Algorithm, DrawBatch, Solver
-from trustirl.core.types import IrlState, Metrics, RewardData, TrainState, Transition
+from trustirl.core.records import Algorithm, DrawBatch, Sampler
+from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData, Transition
 from trustirl.core.weights import rest_weight, step_weight
 from trustirl.core.words import count
-from trustirl.irl.loop import Loop, strongly_typed
-from trustirl.irl.terms import drift, gap
+from trustirl.irl.loop import split, strongly_typed, three_keys
+from trustirl.irl.terms import gap
 
 
 @dataclass(frozen=True)
@@ -155,40 +155,46 @@ class Rounds(NamedTuple):
 
     initial: Callable[[Array], tuple[IrlState, Buffer]]
     practise: Callable[[IrlState, Buffer, Sequence[Array], int], tuple[IrlState, Buffer, list[PyTree], Metrics]]
+    made: Callable[[Array], tuple[IrlState, Buffer]]
+    """`initial` of one seed, not compiled."""
+
+
+class Learner(NamedTuple):
+    """Who practises: functions of one seed, which all see the demonstrations, if there are any."""
+
+    init: Callable[[Array, Any], IrlState]
+    improve: Callable[[IrlState, Buffer, Any, Array], tuple[IrlState, Metrics]]
+    actor: Callable[[PyTree], PyTree]
+    rows: Callable[[PyTree], Transition]
+    """Rows of the replay for what was collected."""
 
 
 def rounds_of_practice(
-    init: Callable[[Array], IrlState],
-    improve: Callable[[IrlState, Buffer, Array], tuple[IrlState, Metrics]],
-    actor: Callable[[PyTree], PyTree],
-    collector: Collector,
-    schedule: Schedule,
-    rows: Callable[[PyTree], Transition],
-    capacity: int,
-    example: Transition,
+    learner: Learner, expert: Any, collector: Collector, schedule: Schedule, capacity: int, example: Transition
 ) -> Rounds:
-    """Collecting and policy updates in turn; `rows` makes rows of the replay, like `example`, of what was collected.
+    """Collecting and policy updates in turn; the replay's rows are like `example`.
 
     While the device makes the updates of one round, the host steps the environments of the next with the policy from
     before them; the policy that acts is therefore one round behind the one that learns.
     """
     per_env = schedule.steps_per_iteration // (schedule.rounds * schedule.envs)
 
+    # Demonstrations as an argument: long ones, as a constant, XLA would add up while it compiles.
     @compiled_training
-    @eqx.filter_vmap
-    def updated(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
-        irl, metrics = improve(irl, replay, key)
+    @eqx.filter_vmap(in_axes=(*[eqx.if_array(0)] * 3, None))
+    def updated(irl: IrlState, replay: Buffer, key: Array, expert: Any) -> tuple[IrlState, Metrics]:
+        irl, metrics = learner.improve(irl, replay, expert, key)
         return strongly_typed(irl), metrics
 
     @eqx.filter_jit(donate="all")
     @eqx.filter_vmap
     def remember(replay: Buffer, steps: PyTree) -> Buffer:
-        return add(replay, rows(_flat(steps)))
+        return add(replay, learner.rows(_flat(steps)))
 
-    @eqx.filter_jit
-    @eqx.filter_vmap
-    def initial(key: Array) -> tuple[IrlState, Buffer]:
-        return strongly_typed(init(key)), empty_buffer(capacity, example)
+    def made(key: Array, expert: Any = expert) -> tuple[IrlState, Buffer]:
+        return strongly_typed(learner.init(key, expert)), empty_buffer(capacity, example)
+
+    begun = eqx.filter_jit(eqx.filter_vmap(made, in_axes=(eqx.if_array(0), None)))
 
     def practise(
         irl: IrlState, replay: Buffer, keys: Sequence[Array], iteration: int
@@ -203,28 +209,34 @@ def rounds_of_practice(
         with ThreadPoolExecutor(1) as device:
             latest: Future[tuple[IrlState, Metrics]] | None = None
             for update_keys in keys:
-                steps = _by_seed(collector.collect(actor(acting), per_env))
+                steps = _by_seed(collector.collect(learner.actor(acting), per_env))
                 gathered.append(steps)
                 if latest is not None:
                     irl, metrics = latest.result()
                 acting = irl.policy
                 replay = remember(replay, jax.tree.map(jnp.asarray, steps))
-                latest = device.submit(updated, irl, replay, update_keys)
+                latest = device.submit(updated, irl, replay, update_keys, expert)
             assert latest is not None
             irl, metrics = latest.result()
         return irl, replay, gathered, metrics
 
-    return Rounds(initial, practise)
+    return Rounds(lambda keys: begun(keys, expert), practise, made)
 
 
-def policy_minibatches(replay: Buffer, shown: Transition, plan: Plan) -> DrawBatch:
-    """What the policy learns from: its own steps, and its share of demonstrated ones."""
+def policy_minibatches(replay: Buffer, shown: Transition, plan: Plan, marked: bool = False) -> DrawBatch:
+    """What the policy learns from: its own steps, and its share of demonstrated ones, which may be marked."""
     policy_too = None if plan.demo_fade is None else jnp.maximum(0.0, 1.0 - replay.added / plan.demo_fade)
     own = lambda key: draw(replay, key, plan.batch)  # noqa: E731
-    return mixed(own, shown, round(plan.demo_share * plan.batch), policy_too)
+    return mixed(own, shown, round(plan.demo_share * plan.batch), policy_too, marked)
 
 
-def mixed(draw: DrawBatch, shown: Transition, count: int, policy_too: Float[Array, ""] | None = None) -> DrawBatch:
+def mixed(
+    draw: DrawBatch,
+    shown: Transition,
+    count: int,
+    policy_too: Float[Array, ""] | None = None,
+    marked: bool = False,
+) -> DrawBatch:
     """Minibatches in which `count` rows are demonstrated steps.
 
     What a policy has not found yet it can learn from whoever has: off-policy learning takes steps from anywhere, and
@@ -239,10 +251,13 @@ def mixed(draw: DrawBatch, shown: Transition, count: int, policy_too: Float[Arra
         index = jax.random.randint(shown_key, (count,), 0, len(shown.weight))
         join = lambda own, demo: jnp.concatenate([own[count:], demo[index]])  # noqa: E731
         both = jax.tree.map(join, draw(own_key), shown)
+        nowhere = jnp.zeros(len(both.weight), bool)
+        if marked:
+            both = replace(both, expert=nowhere.at[-count:].set(True))
         if policy_too is None:
             return both
         watched = jax.random.uniform(jax.random.fold_in(shown_key, 0), (count,)) >= policy_too
-        return replace(both, critic_only=jnp.zeros(len(both.weight), bool).at[-count:].set(watched))
+        return replace(both, critic_only=nowhere.at[-count:].set(watched))
 
     return draw_both
 
@@ -261,20 +276,22 @@ class Weighing(NamedTuple):
         return self.discount if self.discounted else None
 
 
-def episode_measure(obs: Array, action: Array, terminated: Array, time: Array, weighing: Weighing) -> Transition:
+def episode_measure(steps: Steps, weighing: Weighing) -> Transition:
     """Steps of episodes as a measure, in which an end is followed by the absorbing state's share."""
-    time = time.astype(jnp.float32)
+    time = steps.time.astype(jnp.float32)
     weight, rest = step_weight(time, weighing.rate), rest_weight(time, weighing.horizon, weighing.rate)
-    return weighted(obs, action, weight, jnp.where(terminated, rest, 0.0) if weighing.absorb else None)
+    pairs = Transition(steps.obs, steps.action, weight, steps.next_obs, steps.terminated)
+    return weighted(pairs, jnp.where(steps.terminated, rest, 0.0) if weighing.absorb else None)
 
 
-def weighted(obs: Array, action: Array, weight: Array, rest: Array | None = None) -> Transition:
-    """Steps of given weights as a measure; `rest` is what the absorbing state weighs after each."""
-    real = Transition(obs, action, weight, absorbing=jnp.zeros(weight.shape, bool))
+def weighted(pairs: Transition, rest: Array | None = None) -> Transition:
+    """Weighted steps as a measure; `rest` is what the absorbing state weighs after each."""
+    no = jnp.zeros(pairs.weight.shape, bool)
+    real = replace(pairs, absorbing=no)
     if rest is None:
         return real
-    after = Transition(jnp.zeros_like(obs), jnp.zeros_like(action), rest, absorbing=jnp.ones(rest.shape, bool))
-    return concat(real, after)
+    nothing = jax.tree.map(jnp.zeros_like, pairs)
+    return concat(real, replace(nothing, weight=rest, absorbing=~no))
 
 
 def acted(pairs: Transition) -> Array:
@@ -289,105 +306,83 @@ def with_past(learner: Transition, past: Transition, share: float) -> Transition
     policies so far does not (fictitious play).
     """
     given = share * acted(learner)
-    before = weighted(past.obs, past.action, jnp.full_like(past.weight, given.sum() / len(past.weight)))
+    before = weighted(replace(past, weight=jnp.full_like(past.weight, given.sum() / len(past.weight))))
     return concat(replace(learner, weight=learner.weight - given), before)
 
 
-def control_loop(
+def simulator_sampler(
     algorithm: Algorithm,
-    solver: Solver,
+    expert: ExpertData,
     collector: Collector,
-    demo: Transition,
-    shown: Transition,
     plan: Plan,
     weighing: Weighing,
     capacity: int,
     example: Transition,
-    updates: int,
-    acted_rows: int,
-) -> Loop:
-    """Loop functions over all seeds: a reward step, then rounds of practice; `updates` of the former make a run.
+    needs: Collection[str] = (),
+) -> Sampler:
+    """Rounds of practice, then the measures of what was collected, of which `example` is a row.
 
-    `demo` is the demonstrations' measure, in whose first `acted_rows` somebody acted and whose others follow ends;
-    `shown` are the steps as rows of experience, of which `example` is one.
+    Algorithms that need `expert rows` find these marked in minibatches. For those that need `episodes` the extra
+    steps are one episode in each environment, and reward data keep their axes.
     """
+    solver, whole_episodes = algorithm.solver, "episodes" in needs
 
-    def improve(irl: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
-        return algorithm.improve(irl, policy_minibatches(replay, shown, plan), key)
+    def improve(irl: IrlState, replay: Buffer, expert: ExpertData, key: Array) -> tuple[IrlState, Metrics]:
+        assert expert.rows is not None
+        return algorithm.improve(irl, policy_minibatches(replay, expert.rows, plan, "expert rows" in needs), key)
 
-    rounds = rounds_of_practice(
-        algorithm.init, improve, solver.actor, collector, plan, _experience, capacity, example
-    )
-
-    @eqx.filter_jit
-    @eqx.filter_vmap
-    def update_reward(irl: IrlState, data: RewardData, iteration: Array, key: Array) -> tuple[IrlState, Metrics]:
-        new, metrics = algorithm.update_reward(irl, data._replace(progress=iteration / updates), key)
-        return strongly_typed(new), metrics | {"drift": drift(new.reward, irl.reward, data.reference)}
-
-    # Demonstrations as an argument: long ones, as a constant, XLA would add up while it compiles.
-    @eqx.filter_jit
-    @eqx.filter_vmap(in_axes=(None, *[eqx.if_array(0)] * 4))
-    def measures(
-        demo: Transition, steps: Steps, irl: IrlState, replay: Buffer, key: Array
-    ) -> tuple[RewardData, Metrics]:
-        data, metrics = measured(demo, irl.reward, _flat(steps), replay, key)
-        done = jnp.where(jnp.arange(len(demo.weight)) < acted_rows, demo.weight, 0.0)
-        actor, demonstrated = solver.actor(irl.policy), replace(demo, weight=done)
-        likelihood = expect(lambda pairs: solver.log_prob(actor, pairs.obs, pairs.action), demonstrated)
-        return data, metrics | {"log_likelihood": likelihood}
+    learner = Learner(algorithm.init, improve, solver.actor, experience)
+    rounds = rounds_of_practice(learner, expert, collector, plan, capacity, example)
 
     def measured(
-        demo: Transition, reward: PyTree, flat: Steps, replay: Buffer, key: Array
-    ) -> tuple[RewardData, Metrics]:
-        learner = episode_measure(flat.obs, flat.action, flat.terminated, flat.time, weighing)
-        demo_key, learner_key = jax.random.split(key)
-        expert, own = sample(demo, plan.reference, demo_key), sample(learner, plan.reference, learner_key)
-        metrics = {"gap": gap(reward, demo, learner)}
+        expert: ExpertData, irl: IrlState, flat: Steps, episodes: Steps | None, replay: Buffer, key: Array
+    ) -> tuple[RewardData | None, Metrics]:
+        actor, demo = solver.actor(irl.policy), expert.measure
+        done = jnp.where(jnp.arange(len(demo.weight)) < expert.steps, demo.weight, 0.0)
+        likelihood = expect(lambda pairs: solver.log_prob(actor, pairs.obs, pairs.action), replace(demo, weight=done))
+        metrics: Metrics = {"log_likelihood": likelihood}
+        own = episode_measure(flat, weighing)
+        if algorithm.paid is not None:
+            metrics["gap"] = gap(algorithm.paid(irl), demo, own)
+        if algorithm.update_reward is None:
+            return None, metrics
+        demo_key, own_key = jax.random.split(key)
+        reference = concat(sample(demo, plan.reference, demo_key), sample(own, plan.reference, own_key))
         if plan.past_share:
             past = draw(replay, jax.random.fold_in(key, 0), len(flat.terminated))
-            learner = with_past(learner, past, plan.past_share)
-        return RewardData(demo, learner, concat(expert, own)), metrics
+            own = with_past(own, past, plan.past_share)
+        return RewardData(demo, own, reference, episodes=None if episodes is None else experience(episodes)), metrics
 
-    def practise(
-        irl: IrlState, replay: Buffer, keys: Array, iteration: int
-    ) -> tuple[IrlState, Buffer, RewardData, Metrics]:
-        *round_keys, measure_keys = jax.vmap(lambda key: jax.random.split(key, plan.rounds + 1), out_axes=1)(keys)
+    measures = eqx.filter_jit(eqx.filter_vmap(measured, in_axes=(None, *[eqx.if_array(0)] * 5)))
+
+    def turn(
+        irl: IrlState, replay: Buffer, keys: Array, iterations: Array
+    ) -> tuple[IrlState, Buffer, RewardData | None, Metrics]:
+        iteration = int(iterations[0])
+        *round_keys, measure_keys = split(keys, plan.rounds + 1)
         irl, replay, gathered, metrics = rounds.practise(irl, replay, round_keys, iteration)
         if plan.extra_steps:
             collector.fresh(iteration, "reward")
             gathered.append(_by_seed(collector.collect(solver.actor(irl.policy), plan.extra_steps // plan.envs)))
-        whole = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *gathered)
-        data, gaps = measures(demo, whole, irl, replay, measure_keys)
-        return irl, replay, data, metrics | gaps
+        together = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *gathered)
+        flat = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), together)
+        episodes = jax.tree.map(lambda x: jnp.asarray(x.swapaxes(1, 2)), gathered[-1]) if whole_episodes else None
+        data, told = measures(expert, irl, flat, episodes, replay, measure_keys)
+        return irl, replay, data, metrics | told
 
-    def start(keys: Array) -> tuple[TrainState, Metrics]:
-        keys, init_keys, practice_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
-        irl, replay = rounds.initial(init_keys)
-        irl, replay, data, metrics = practise(irl, replay, practice_keys, 0)
-        return TrainState(irl, data, keys, jnp.zeros(len(keys), int), replay), metrics
+    def blank(key: Array) -> tuple[IrlState, Buffer, RewardData | None]:
+        irl, replay = rounds.made(key)
 
-    def step(state: TrainState) -> tuple[TrainState, Metrics]:
-        keys, reward_keys, practice_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(state.key)
-        irl, moved = update_reward(state.irl, state.data, state.iteration, reward_keys)
-        iteration = int(state.iteration[0]) + 1
-        irl, replay, data, metrics = practise(irl, state.replay, practice_keys, iteration)
-        return TrainState(irl, data, keys, state.iteration + 1, replay), moved | metrics
+        def seen(*axes: int) -> Steps:
+            rows = jax.tree.map(lambda x: jnp.zeros((*axes, *x.shape[1:]), x.dtype), example)
+            time = jnp.zeros(axes, jnp.int32)
+            return Steps(rows.obs, rows.action, rows.next_obs, rows.terminated, time)
 
-    def blank(keys: Array) -> TrainState:
-        steps = plan.steps_per_iteration + plan.extra_steps
+        episodes = seen(plan.envs, plan.extra_steps // plan.envs) if whole_episodes else None
+        data, _ = measured(expert, irl, seen(plan.whole), episodes, replay, key)
+        return irl, replay, data
 
-        def one(key: Array) -> TrainState:
-            irl, replay = algorithm.init(key), empty_buffer(capacity, example)
-            seen = jax.tree.map(lambda x: jnp.zeros((steps, *x.shape[1:]), x.dtype), example)
-            time = jnp.zeros(steps, jnp.int32)
-            flat = Steps(seen.obs, seen.action, None, seen.terminated, time)
-            data, _ = measured(demo, irl.reward, flat, replay, key)
-            return TrainState(irl, data, key, jnp.zeros((), int), replay)
-
-        return eqx.filter_eval_shape(eqx.filter_vmap(one), keys)
-
-    return Loop(start, step, blank)
+    return Sampler(three_keys, rounds.initial, turn, blank)
 
 
 def _flat(steps: PyTree) -> Any:
@@ -395,7 +390,7 @@ def _flat(steps: PyTree) -> Any:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
 
 
-def _experience(steps: Steps) -> Transition:
+def experience(steps: Steps) -> Transition:
     """Rows for the replay: everything a policy update reads, and no reward."""
     weight = jnp.ones(steps.terminated.shape, jnp.float32)
     return Transition(steps.obs, steps.action, weight, steps.next_obs, steps.terminated)

@@ -62,26 +62,30 @@ class EndValue(NamedTuple):
     """The value of the state after an end; rewards that tell expert and learner apart pay each their own there."""
 
     learner: Float[Array, ""]
-    expert: Float[Array, ""]
+    expert: Float[Array, ""] | None
 
     def of(self, batch: Transition) -> Float[Array, "*#batch"]:
         """For each row."""
-        return self.learner if batch.expert is None else jnp.where(batch.expert, self.expert, self.learner)
+        if self.expert is None or batch.expert is None:
+            return self.learner
+        return jnp.where(batch.expert, self.expert, self.learner)
 
     @property
     def best(self) -> Float[Array, ""]:
         """The greater of both."""
-        return jnp.maximum(self.learner, self.expert)
+        return self.learner if self.expert is None else jnp.maximum(self.learner, self.expert)
 
 
 def terminal_value(
     reward: Reward, obs_dim: int, action: Num[Array, "1 ..."], discount: float, termination: Termination
 ) -> EndValue:
-    """What an end is worth."""
+    """What an end is worth; rewards that tell expert and learner apart say so in `needs`."""
     if termination == "T0":
-        return EndValue(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
+        return EndValue(jnp.zeros((), jnp.float32), None)
+    told_apart = set(getattr(reward, "needs", ())) >= {"expert"}
     pairs = (absorbing_pair(obs_dim, action, expert) for expert in (False, True))
-    return EndValue(*(reward(pair)[0].astype(jnp.float32) / (1 - discount) for pair in pairs))
+    learner, expert = (reward(pair)[0].astype(jnp.float32) / (1 - discount) for pair in pairs)
+    return EndValue(learner, expert if told_apart else None)
 
 
 def value_cap(

@@ -1,4 +1,4 @@
-"""The exact world: the parts that answer a question where the MDP is known (`Parts`)."""
+"""The exact world: the parts that answer a question where the MDP is known (`Question`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,14 +13,16 @@ from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP, check_reward_table
-from trustirl.core.measure import Reward, expect
+from trustirl.core.measure import Reward, expect, whole
 from trustirl.core.precision import double_precision
-from trustirl.core.types import Metrics, Transition
+from trustirl.core.records import Parts
+from trustirl.core.types import ExpertData, Metrics, Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
 from trustirl.evaluation.returns import episode_return
-from trustirl.irl.loop import Loop, Observe, make_loop, over_seeds
+from trustirl.irl.known_mdp import Observe, exact_sampler
+from trustirl.irl.loop import Loop, as_one_program, make_loop
 from trustirl.nets.rewards import (
     RewardInputs,
     RewardKind,
@@ -29,7 +31,7 @@ from trustirl.nets.rewards import (
     reward_factory,
 )
 from trustirl.rl.exact import SoftPolicy, exact_solver, occupancy, solve
-from trustirl.rollouts.exact import exact_sampler, sample_episodes
+from trustirl.rollouts.exact import sample_episodes
 from trustirl.tasks.exact import MOST_NUMBERS, ExactTask
 from trustirl.tasks.registry import make_task
 from trustirl.worlds.job import Experiment
@@ -60,7 +62,7 @@ class ExactOptions:
         at_most(1000, self, "policy_rounds")
 
 
-class Parts(NamedTuple):
+class Question(NamedTuple):
     """The parts of an exact experiment, put together."""
 
     task: ExactTask
@@ -78,7 +80,7 @@ def groups(entry: Entry) -> dict[str, Any]:
     return {"algorithm_config": entry.config(), "exact": ExactOptions()}
 
 
-def build(experiment: Experiment, demos: Demos | None = None) -> Parts:
+def build(experiment: Experiment, demos: Demos | None = None) -> Question:
     """Put task, expert, demonstrations and algorithm together; checks everything that a user gave."""
     options = ExactOptions(**experiment.settings["exact"])
     task = make_task(experiment.task, experiment.task_args)
@@ -96,6 +98,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> Parts:
         demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
     make_reward = make_reward_of(options, task)
     solver = exact_solver(mdp, options.policy_rounds, options.suboptimality)
+    parts = Parts(lambda **_: solver, make_reward, whole)
     solved = not (options.policy_rounds or options.suboptimality)
 
     def observe(policy: SoftPolicy, reward: Reward) -> Metrics:
@@ -107,9 +110,10 @@ def build(experiment: Experiment, demos: Demos | None = None) -> Parts:
         return returns | {"ell": ell, "log_likelihood": told}
 
     entry = ALGORITHMS[experiment.algorithm]
-    algorithm = entry.build(solver, make_reward, entry.config(**experiment.settings["algorithm_config"]))
-    loop = over_seeds(make_loop(algorithm, exact_sampler(mdp, demo), observe, experiment.steps))
-    return Parts(task, mdp, expert, demos, demo, demo_hash, observe, loop)
+    algorithm = entry.build(parts, entry.config(**experiment.settings["algorithm_config"]))
+    sampler = exact_sampler(algorithm, ExpertData(demo, len(demo.weight)), mdp, observe)
+    loop = as_one_program(make_loop(algorithm, sampler, experiment.steps))
+    return Question(task, mdp, expert, demos, demo, demo_hash, observe, loop)
 
 
 def given_demos(experiment: Experiment, task: ExactTask, demos: Demos | None = None) -> Demos | None:

@@ -27,7 +27,7 @@ from trustirl.rl.exact import occupancy, optimal_value
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import save_tables
 from trustirl.tasks.exact import ExactTask
-from trustirl.worlds.exact import ExactOptions, Parts, build, reward_inputs, transitions
+from trustirl.worlds.exact import ExactOptions, Question, build, reward_inputs, transitions
 from trustirl.worlds.job import Experiment, Job, Row, columns
 
 CHECKPOINT_EVERY = 50  # reward updates
@@ -75,7 +75,7 @@ def check_precise(state: TrainState, temperature: float, first_seed: int = 0) ->
 
 def write_results(
     experiment: Experiment,
-    world: Parts,
+    world: Question,
     state: TrainState,
     last_rows: list[Row],
     seconds: float,
@@ -116,7 +116,7 @@ def write_results(
 
 
 def _judged(
-    world: Parts,
+    world: Question,
     log_prob: Float[Array, "seeds states actions"],
     tables: Float[np.ndarray, "seeds states actions"],
     last_rows: list[Row],
@@ -141,7 +141,7 @@ def _judged(
     return dict(zip(JUDGED, values, strict=True))
 
 
-def demonstrated_visits(world: Parts) -> Float[Array, "states actions"]:
+def demonstrated_visits(world: Question) -> Float[Array, "states actions"]:
     """How often each pair was demonstrated, discounted and with the mass of an occupancy."""
     demo = world.demo
     counted = jnp.zeros((world.mdp.states, world.mdp.actions)).at[demo.obs, demo.action].add(demo.weight)
@@ -179,10 +179,12 @@ def _correlation(table: Float[np.ndarray, "states actions"], task: ExactTask) ->
     return align(table, task.true_reward).correlation
 
 
-def _compare(experiment: Experiment, world: Parts) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _compare(experiment: Experiment, world: Question) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Other algorithms on the same question, and this one on episodes sampled from the expert, if there is one."""
 
-    def variant(algorithm: str, config: Mapping[str, Any], **changes: Any) -> tuple[list[float], Parts, TrainState]:
+    def variant(
+        algorithm: str, config: Mapping[str, Any], **changes: Any
+    ) -> tuple[list[float], Question, TrainState]:
         settings = experiment.settings | {"algorithm_config": asdict(ALGORITHMS[algorithm].config(**config))}
         question = replace(experiment, algorithm=algorithm, settings=settings, **changes)
         parts = build(question)

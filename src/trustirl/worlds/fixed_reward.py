@@ -12,21 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import gymnasium as gym
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from trustirl.core.buffer import Buffer, draw, empty_buffer
+from trustirl.core.buffer import Buffer, draw
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
-from trustirl.core.records import Solver
-from trustirl.core.types import IrlState, Metrics, TrainState, Transition
+from trustirl.core.records import Algorithm, DrawBatch, Sampler, Solver
+from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
 from trustirl.core.words import count
-from trustirl.irl.loop import Loop
-from trustirl.irl.practice import Collector, Schedule, rounds_of_practice
+from trustirl.irl.loop import Loop, make_loop, split
+from trustirl.irl.practice import Learner, Rounds, Schedule, rounds_of_practice
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.truth import PaidTransition, true_reward
 from trustirl.rollouts.ledger import Ledger
@@ -170,7 +168,9 @@ def build(experiment: Experiment, task: Task | None = None) -> Expert:
     stage = open_stage(
         control_task, seeds, schedule.envs, options, "T0", ledger, solver, to_host, kept=PaidSteps, contest=True
     )
-    loop = expert_loop(solver, stage.practice, schedule, capacity, example)
+    algorithm, learner = practising(solver, schedule)
+    rounds = rounds_of_practice(learner, None, stage.practice, schedule, capacity, example)
+    loop = make_loop(algorithm, fixed_reward_sampler(rounds, schedule), total - 1)
     return Expert(
         task=control_task,
         replay_bytes=memory,
@@ -184,39 +184,38 @@ def build(experiment: Experiment, task: Task | None = None) -> Expert:
     )
 
 
-def expert_loop(
-    solver: Solver, collector: Collector, schedule: Schedule, capacity: int, example: PaidTransition
-) -> Loop:
-    """Loop functions over all seeds: rounds of practice for the true reward, and nothing else."""
+def practising(solver: Solver, schedule: Schedule) -> tuple[Algorithm, Learner]:
+    """Whoever learns from the true reward, as the loop and as rounds of practice know it."""
 
-    def init(key: Array) -> IrlState:
+    def init(key: Array, _: ExpertData | None = None) -> IrlState:
         return IrlState(solver.init(key), reward=None, optimizer=None)
 
-    def improve(state: IrlState, replay: Buffer, key: Array) -> tuple[IrlState, Metrics]:
-        agent, metrics = solver.improve(state.policy, lambda k: draw(replay, k, schedule.batch), true_reward, key)
+    def improve(state: IrlState, draw: DrawBatch | None, key: Array) -> tuple[IrlState, Metrics]:
+        assert draw is not None
+        agent, metrics = solver.improve(state.policy, draw, true_reward, key)
         return replace(state, policy=agent), metrics
 
-    rounds = rounds_of_practice(init, improve, solver.actor, collector, schedule, _rows, capacity, example)
+    def practise(state: IrlState, replay: Buffer, _: None, key: Array) -> tuple[IrlState, Metrics]:
+        return improve(state, lambda k: draw(replay, k, schedule.batch), key)
 
-    def practise(irl: IrlState, replay: PyTree, keys: Array, iteration: Array) -> tuple[TrainState, Metrics]:
-        keys, *round_keys = jax.vmap(lambda key: jax.random.split(key, schedule.rounds + 1), out_axes=1)(keys)
-        irl, replay, _, metrics = rounds.practise(irl, replay, round_keys, int(iteration[0]))
-        return TrainState(irl, None, keys, iteration, replay), metrics
+    return Algorithm(solver, init, improve), Learner(init, practise, solver.actor, _rows)
 
-    def start(keys: Array) -> tuple[TrainState, Metrics]:
-        keys, init_keys = jax.vmap(lambda key: jax.random.split(key), out_axes=1)(keys)
-        return practise(*rounds.initial(init_keys), keys, jnp.zeros(len(keys), int))
 
-    def step(state: TrainState) -> tuple[TrainState, Metrics]:
-        return practise(state.irl, state.replay, state.key, state.iteration + 1)
+def fixed_reward_sampler(rounds: Rounds, schedule: Schedule) -> Sampler:
+    """Rounds of practice for the true reward, and nothing else."""
 
-    def blank(keys: Array) -> TrainState:
-        def one(key: Array) -> TrainState:
-            return TrainState(init(key), None, key, jnp.zeros((), int), empty_buffer(capacity, example))
+    def parted(keys: Array, first: bool) -> tuple[Array, Array | None, list[Array]]:
+        keys, init_keys = split(keys, 2) if first else (keys, None)
+        keys, *round_keys = split(keys, schedule.rounds + 1)
+        return keys, init_keys, round_keys
 
-        return eqx.filter_eval_shape(eqx.filter_vmap(one), keys)
+    def turn(
+        irl: IrlState, replay: Buffer, keys: list[Array], iterations: Array
+    ) -> tuple[IrlState, Buffer, None, Metrics]:
+        irl, replay, _, metrics = rounds.practise(irl, replay, keys, int(iterations[0]))
+        return irl, replay, None, metrics
 
-    return Loop(start, step, blank)
+    return Sampler(parted, rounds.initial, turn, lambda key: (*rounds.made(key), None))
 
 
 def _paid(row: Transition) -> PaidTransition:

@@ -15,10 +15,14 @@ import numpy as np
 from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.errors import InputError
 from trustirl.core.files import write_json
-from trustirl.core.types import Metrics, TrainState, Transition
+from trustirl.core.measure import minibatches
+from trustirl.core.records import Parts
+from trustirl.core.types import ExpertData, Metrics, TrainState, Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
-from trustirl.irl.offline import offline_loop
+from trustirl.irl.loop import as_one_program, make_loop
+from trustirl.irl.offline import offline_sampler
+from trustirl.nets.mlp import standardiser
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
@@ -85,11 +89,20 @@ def offline_job(
     config, options = SolverConfig(**settings["solver"]), OfflineOptions(**settings["offline"])
     fit = entry.config(**settings["algorithm_config"])
     statistics = standards(given.demos)
-    solver = make_solver(given.task, config, *statistics)
-    algorithm = entry.build(solver, fit)
-    check_networks(experiment.seeds, algorithm.init)
     action = given.action if given.task.discrete else np.clip(given.action, -INSIDE, INSIDE)
     pairs = Transition(jnp.asarray(given.obs), jnp.asarray(action), jnp.ones(len(action), jnp.float32))
+    expert = ExpertData(pairs, len(action))
+    parts = Parts(
+        lambda **slots: make_solver(given.task, config, *statistics, **slots),
+        lambda _key: None,
+        minibatches(fit.fit_batch),
+        given.task,
+        config,
+        standardiser(*statistics),
+    )
+    algorithm = entry.build(parts, fit)
+    check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
+    sampler = offline_sampler(algorithm, expert, fit.fit_batch)
     ledger, seeds, episodes = Ledger(), experiment.seeds, options.evaluation_episodes
     judged = evaluation_envs(given.task, seeds, episodes, ledger, options.backend, experiment.first_seed)
 
@@ -105,7 +118,7 @@ def offline_job(
         write_json(path / "summary.json", summary | given.expert_return())
 
     return Job(
-        loop=offline_loop(algorithm, solver, pairs, fit.fit_batch),
+        loop=as_one_program(make_loop(algorithm, sampler, iterations)),
         iterations=iterations,
         evaluate_every=options.evaluate_every,
         checkpoint_every=options.checkpoint_every,

@@ -1,7 +1,7 @@
 """Control: the parts that answer a question on a Gymnasium task, where experience is sampled."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -14,16 +14,16 @@ from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import concat, minibatches
-from trustirl.core.records import Solver
-from trustirl.core.types import Transition
+from trustirl.core.records import Algorithm, Parts, Solver
+from trustirl.core.types import ExpertData, Transition
 from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces, place
 from trustirl.demos.inspect import inspect
 from trustirl.demos.origin import env_arguments
 from trustirl.demos.schema import Demos, find_demos
-from trustirl.irl.loop import Loop
-from trustirl.irl.practice import Plan, Steps, Weighing, control_loop, weighted
-from trustirl.nets.mlp import scales
+from trustirl.irl.loop import Loop, make_loop
+from trustirl.irl.practice import Plan, Steps, Weighing, simulator_sampler, weighted
+from trustirl.nets.mlp import scales, standardiser
 from trustirl.nets.rewards import RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
 from trustirl.rollouts.host import (
@@ -166,7 +166,7 @@ class Control(NamedTuple):
     replay_bytes: int
     backend: str
     statistics: tuple[np.ndarray, np.ndarray]  # mean and deviation that standardise observations
-    solver: Solver
+    algorithm: Algorithm
     ledger: Ledger
     loop: Loop
     evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]
@@ -320,30 +320,32 @@ def build(
     statistics = standards(demos)
     absorb = options.termination == "T2"
     reward_updates = iterations(experiment.steps, plan)
-    solver = make_solver(
+    run_updates = plan.updates * plan.rounds * (reward_updates + 1)
+    weighing = Weighing(control_task.horizon, config.discount, plan.discounted, absorb)
+    expert = expert_data(demos, obs, action, weighing, repeat=options.termination == "T3")
+
+    def solver(**slots: Any) -> Solver:
+        given: dict[str, Any] = {"updates": plan.updates, "run_updates": run_updates}
+        given |= {"termination": "T2" if absorb else "T0"} | slots
+        return make_solver(control_task, config, *statistics, **given)
+
+    parts = Parts(
+        solver,
+        network_reward_factory(
+            jax.tree.map(lambda rows: rows[: expert.steps], expert.measure),
+            control_task.action_dim if control_task.discrete else 0,
+            options.reward_inputs,
+            options.reward_width,
+            options.reward_depth,
+            options.reward_bound,
+        ),
+        minibatches(plan.reward_batch),
         control_task,
         config,
-        *statistics,
-        updates=plan.updates,
-        termination="T2" if absorb else "T0",
-        run_updates=plan.updates * plan.rounds * (reward_updates + 1),
+        standardiser(*statistics),
     )
-    weighing = Weighing(control_task.horizon, config.discount, plan.discounted, absorb)
-    pairs = jnp.asarray(obs), jnp.asarray(action)
-    demo = demonstrated(demos, obs, action, weighing, repeat=options.termination == "T3")
-    shown = _experience(demos, obs, action, example, ends=options.termination != "T3")
-    make_reward = network_reward_factory(
-        Transition(*pairs, jnp.ones(len(obs)), _next_observations(demos)),
-        control_task.action_dim if control_task.discrete else 0,
-        options.reward_inputs,
-        options.reward_width,
-        options.reward_depth,
-        options.reward_bound,
-    )
-    algorithm = entry.build(
-        solver, make_reward, entry.config(**settings["algorithm_config"]), minibatches(plan.reward_batch)
-    )
-    check_networks(experiment.seeds, algorithm.init)
+    algorithm = entry.build(parts, entry.config(**settings["algorithm_config"]))
+    check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
     ledger = Ledger()
 
     def to_host(actors: PyTree) -> Policies:
@@ -356,30 +358,19 @@ def build(
         options,
         options.termination,
         ledger,
-        solver,
+        algorithm.solver,
         to_host,
         first_seed=experiment.first_seed,
     )
-    loop = control_loop(
-        algorithm,
-        solver,
-        stage.practice,
-        demo,
-        shown,
-        plan,
-        weighing,
-        capacity,
-        example,
-        updates=reward_updates,
-        acted_rows=len(obs),
-    )
+    sampler = simulator_sampler(algorithm, expert, stage.practice, plan, weighing, capacity, example, entry.needs)
+    loop = make_loop(algorithm, sampler, reward_updates)
     return Control(
         task=control_task,
         given=given,
         replay_bytes=memory,
         backend=stage.backend,
         statistics=statistics,
-        solver=solver,
+        algorithm=algorithm,
         ledger=ledger,
         loop=loop,
         evaluate=stage.evaluate,
@@ -387,27 +378,50 @@ def build(
     )
 
 
-def demonstrated(
+def expert_data(
     demos: Demos, obs: np.ndarray, action: np.ndarray, weighing: Weighing, repeat: bool = False
-) -> Transition:
-    """The demonstrations' measure, with what follows an end as the learner has it.
+) -> ExpertData:
+    """What demonstrations are to an algorithm, with what follows an end as the learner has it.
 
     That is the absorbing state, or the terminal observation, repeated until the horizon (`repeat`). There, the last
     demonstrated action stands for those that an expert would take.
     """
-    pairs = jnp.asarray(obs), jnp.asarray(action)
     last = demos.episode_ends - 1
-    rest = demos.absorbing_weights(weighing.horizon, weighing.rate).astype(np.float32)
+    index, after = demos.successors()
+    next_obs, terminated = obs.copy(), np.zeros(len(obs), bool)
+    next_obs[index] = after.reshape(-1, obs.shape[1])
+    terminated[last] = demos.terminated & (not repeat)
     weight = demos.discount_weights(weighing.rate).astype(np.float32)
+    rest = demos.absorbing_weights(weighing.horizon, weighing.rate).astype(np.float32)
+    steps = _rows(obs, action, weight, next_obs, terminated)
     if repeat:
         if weighing.rate is not None:  # the learner's episodes end at the horizon, and so does the repetition
             rest *= 1 - weighing.rate ** (weighing.horizon - demos.time_in_episode()[last] - 1)
-        known = obs if demos.next_observations is None else demos.next_observations.reshape(obs.shape)
-        after = weighted(jnp.asarray(known[last], jnp.float32), pairs[1][last], jnp.asarray(rest))
-        return concat(weighted(*pairs, jnp.asarray(weight)), after)
-    after_each = np.zeros(len(obs), np.float32)
-    after_each[last] = rest
-    return weighted(*pairs, jnp.asarray(weight), jnp.asarray(after_each) if weighing.absorb else None)
+        known = next_obs if demos.next_observations is not None else obs
+        ends = _rows(known[last], action[last], rest, known[last], terminated[last])
+        measure = concat(weighted(steps), weighted(ends))
+    else:
+        after_each = np.zeros(len(obs), np.float32)
+        after_each[last] = rest
+        measure = weighted(steps, jnp.asarray(after_each) if weighing.absorb else None)
+    return ExpertData(measure, len(obs), *_experience(demos, steps, index))
+
+
+def _rows(
+    obs: np.ndarray, action: np.ndarray, weight: np.ndarray, next_obs: np.ndarray, terminated: np.ndarray
+) -> Transition:
+    """On the device, as networks see them."""
+    seen, weights, after = (jnp.asarray(array, jnp.float32) for array in (obs, weight, next_obs))
+    return Transition(seen, jnp.asarray(action), weights, after, jnp.asarray(terminated))
+
+
+def _experience(demos: Demos, steps: Transition, index: np.ndarray) -> tuple[Transition, Transition]:
+    """Rows of experience for the steps of which it is known what followed, and the pairs that followed them."""
+    rows = jax.tree.map(lambda x: x[index], replace(steps, weight=jnp.ones_like(steps.weight)))
+    known = np.diff(demos.time_in_episode(), append=0) == 1
+    known[demos.episode_ends - 1] = False
+    following = steps.action[np.minimum(index + 1, len(known) - 1)]
+    return rows, Transition(rows.next_obs, following, jnp.asarray(known[index], jnp.float32))
 
 
 def standards(demos: Demos) -> tuple[np.ndarray, np.ndarray]:
@@ -421,23 +435,6 @@ def example_row(task: ControlTask) -> Transition:
     obs, no = jnp.zeros((1, task.obs_dim), jnp.float32), jnp.zeros(1, bool)
     action = jnp.zeros((1, *task.action_shape), jnp.int32 if task.discrete else jnp.float32)
     return Transition(obs, action, jnp.ones(1, jnp.float32), obs, no)
-
-
-def _experience(demos: Demos, obs: np.ndarray, action: np.ndarray, example: Transition, ends: bool) -> Transition:
-    """Demonstrated steps like `example`, a row of experience, as far as it is known what followed."""
-    index, after = demos.successors()
-    terminated = np.zeros(len(obs), bool)
-    terminated[demos.episode_ends - 1] = demos.terminated & ends
-    rows = obs[index], action[index], np.ones(len(index)), after.reshape(-1, obs.shape[1]), terminated[index]
-    return Transition(
-        *(jnp.asarray(row, like.dtype) for row, like in zip(rows, jax.tree.leaves(example), strict=True))
-    )
-
-
-def _next_observations(demos: Demos) -> jax.Array | None:
-    """What followed each demonstrated step, where that is known."""
-    after = demos.next_observations
-    return None if after is None else jnp.asarray(after.reshape(len(after), -1), jnp.float32)
 
 
 def _check_actions(entry: Entry, task: ControlTask) -> None:

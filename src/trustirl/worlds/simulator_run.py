@@ -41,7 +41,7 @@ def control_job(
         return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
-        actors = parts.solver.outcome(state.irl.policy)
+        actors = parts.algorithm.solver.outcome(state.irl.policy)
         save_policies(path, actors, parts.task, config, *parts.statistics)
         card = card_of(state.irl.reward, parts.task, config.discount, options.termination)
         save_rewards(path, state.irl.reward, card)
