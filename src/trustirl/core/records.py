@@ -68,19 +68,21 @@ class Algorithm(NamedTuple):
     kept: Callable[[IrlState], Any] | None = None
 
 
+Turned = tuple[IrlState, PyTree, RewardData | None, Metrics]
+"""States, replays, measures (None where no reward is learned) and metrics, after a turn."""
+
+
 class Sampler(NamedTuple):
     """Where policies improve and are measured, for all seeds at once: a known MDP, environments, or records alone.
 
     `split(keys, first)` parts keys into the next ones, those of the start or else of the reward step, and those of a
-    turn. `begin(keys)` makes states and their replay; `turn(irl, replay, keys, iteration)` improves policies and
-    returns both with fresh measures and metrics.
+    turn. `turn(irl, replay, keys, iteration)` improves policies and returns all with fresh measures and metrics;
+    `begin(keys, turn_keys)` makes states and their replay, and the first turn.
     """
 
     split: Callable[[Array, bool], tuple[Array, Array | None, Any]]
-    begin: Callable[[Array], tuple[IrlState, PyTree]]
-    turn: Callable[
-        [IrlState, PyTree, Any, Integer[Array, "..."]], tuple[IrlState, PyTree, RewardData | None, Metrics]
-    ]
+    begin: Callable[[Array, Any], Turned]
+    turn: Callable[[IrlState, PyTree, Any, Integer[Array, "..."]], Turned]
     blank: Callable[[Array], tuple[IrlState, PyTree, RewardData | None]]
     """Shapes of what the others return, for one key."""
 

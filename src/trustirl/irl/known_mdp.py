@@ -8,7 +8,7 @@ from jaxtyping import Array, PyTree
 
 from trustirl.core.mdp import MDP
 from trustirl.core.measure import Reward
-from trustirl.core.records import Algorithm, Sampler
+from trustirl.core.records import Algorithm, Sampler, Turned
 from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData
 from trustirl.irl.loop import strongly_typed, three_keys
 from trustirl.irl.terms import gap
@@ -23,24 +23,19 @@ def exact_sampler(algorithm: Algorithm, expert: ExpertData, mdp: MDP, observe: O
     reward_of = algorithm.paid
     assert reward_of is not None
 
-    @eqx.filter_vmap
-    def begin(key: Array) -> tuple[IrlState, None]:
-        return strongly_typed(algorithm.init(key, expert)), None
-
-    def one_turn(irl: IrlState, key: Array) -> tuple[IrlState, RewardData, Metrics]:
+    def one_turn(irl: IrlState, key: Array) -> Turned:
         policy_key, _ = jax.random.split(key)
         irl, metrics = algorithm.improve(irl, None, policy_key)
         reward, learner = reward_of(irl), mdp.pairs(occupancy(mdp, irl.policy.log_prob))
         data = RewardData(expert.measure, learner, mdp.pairs())
         metrics = metrics | observe(irl.policy, reward) | {"gap": gap(reward, data.demo, data.learner)}
-        return strongly_typed(irl), strongly_typed(data), metrics
+        return strongly_typed(irl), None, strongly_typed(data), metrics
 
-    def turn(irl: IrlState, _: None, keys: Array, _iteration: Array) -> tuple[IrlState, None, RewardData, Metrics]:
-        irl, data, metrics = eqx.filter_vmap(one_turn)(irl, keys)
-        return irl, None, data, metrics
+    @eqx.filter_vmap
+    def begin(key: Array, turn_key: Array) -> Turned:
+        return one_turn(algorithm.init(key, expert), turn_key)
 
-    def blank(key: Array) -> tuple[IrlState, None, RewardData]:
-        irl, data, _ = one_turn(algorithm.init(key, expert), key)
-        return irl, None, data
+    def turn(irl: IrlState, _: None, keys: Array, _iteration: Array) -> Turned:
+        return eqx.filter_vmap(one_turn)(irl, keys)
 
-    return Sampler(three_keys, begin, turn, blank)
+    return Sampler(three_keys, begin, turn, lambda key: one_turn(algorithm.init(key, expert), key)[:3])

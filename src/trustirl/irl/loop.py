@@ -48,10 +48,8 @@ def make_loop(algorithm: Algorithm, sampler: Sampler, updates: int) -> Loop:
     def start(keys: Array) -> tuple[TrainState, Metrics]:
         keys, init_keys, turn_keys = sampler.split(keys, True)
         assert init_keys is not None
-        iteration = jnp.zeros(len(keys), int)
-        irl, replay = sampler.begin(init_keys)
-        irl, replay, data, metrics = sampler.turn(irl, replay, turn_keys, iteration)
-        return TrainState(irl, data, keys, iteration, replay), metrics
+        irl, replay, data, metrics = sampler.begin(init_keys, turn_keys)
+        return TrainState(irl, data, keys, jnp.zeros(len(keys), int), replay), metrics
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         keys, reward_keys, turn_keys = sampler.split(state.key, False)

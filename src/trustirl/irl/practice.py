@@ -16,7 +16,7 @@ from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.compiling import compiled_training
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, expect, sample
-from trustirl.core.records import Algorithm, DrawBatch, Sampler
+from trustirl.core.records import Algorithm, DrawBatch, Sampler, Turned
 from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData, Transition
 from trustirl.core.weights import rest_weight, step_weight
 from trustirl.core.words import count
@@ -223,6 +223,11 @@ def rounds_of_practice(
     return Rounds(lambda keys: begun(keys, expert), practise, made)
 
 
+def begun_by(rounds: Rounds, turn: Callable[..., Turned]) -> Callable[[Array, Any], Turned]:
+    """The beginning of a sampler that practises: networks and an empty replay, then a turn."""
+    return lambda keys, turn_keys: turn(*rounds.initial(keys), turn_keys, jnp.zeros(len(keys), int))
+
+
 def policy_minibatches(replay: Buffer, shown: Transition, plan: Plan, marked: bool = False) -> DrawBatch:
     """What the policy learns from: its own steps, and its share of demonstrated ones, which may be marked."""
     policy_too = None if plan.demo_fade is None else jnp.maximum(0.0, 1.0 - replay.added / plan.demo_fade)
@@ -355,9 +360,7 @@ def simulator_sampler(
 
     measures = eqx.filter_jit(eqx.filter_vmap(measured, in_axes=(None, *[eqx.if_array(0)] * 5)))
 
-    def turn(
-        irl: IrlState, replay: Buffer, keys: Array, iterations: Array
-    ) -> tuple[IrlState, Buffer, RewardData | None, Metrics]:
+    def turn(irl: IrlState, replay: Buffer, keys: Array, iterations: Array) -> Turned:
         iteration = int(iterations[0])
         *round_keys, measure_keys = split(keys, plan.rounds + 1)
         irl, replay, gathered, metrics = rounds.practise(irl, replay, round_keys, iteration)
@@ -382,7 +385,7 @@ def simulator_sampler(
         data, _ = measured(expert, irl, seen(plan.whole), episodes, replay, key)
         return irl, replay, data
 
-    return Sampler(three_keys, rounds.initial, turn, blank)
+    return Sampler(three_keys, begun_by(rounds, turn), turn, blank)
 
 
 def _flat(steps: PyTree) -> Any:

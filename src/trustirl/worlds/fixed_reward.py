@@ -20,11 +20,11 @@ from jaxtyping import Array, Float, PyTree
 from trustirl.core.buffer import Buffer, draw
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
-from trustirl.core.records import Algorithm, DrawBatch, Sampler, Solver
+from trustirl.core.records import Algorithm, DrawBatch, Sampler, Solver, Turned
 from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
 from trustirl.core.words import count
 from trustirl.irl.loop import Loop, make_loop, split
-from trustirl.irl.practice import Learner, Rounds, Schedule, rounds_of_practice
+from trustirl.irl.practice import Learner, Rounds, Schedule, begun_by, rounds_of_practice
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.truth import PaidTransition, true_reward
 from trustirl.rollouts.ledger import Ledger
@@ -209,13 +209,11 @@ def fixed_reward_sampler(rounds: Rounds, schedule: Schedule) -> Sampler:
         keys, *round_keys = split(keys, schedule.rounds + 1)
         return keys, init_keys, round_keys
 
-    def turn(
-        irl: IrlState, replay: Buffer, keys: list[Array], iterations: Array
-    ) -> tuple[IrlState, Buffer, None, Metrics]:
+    def turn(irl: IrlState, replay: Buffer, keys: list[Array], iterations: Array) -> Turned:
         irl, replay, _, metrics = rounds.practise(irl, replay, keys, int(iterations[0]))
         return irl, replay, None, metrics
 
-    return Sampler(parted, rounds.initial, turn, lambda key: (*rounds.made(key), None))
+    return Sampler(parted, begun_by(rounds, turn), turn, lambda key: (*rounds.made(key), None))
 
 
 def _paid(row: Transition) -> PaidTransition:
