@@ -1,5 +1,8 @@
 """Terms of reward objectives, each written once, on weighted batches."""
 
+from collections.abc import Callable
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -24,3 +27,25 @@ def drift(reward: Reward, old: Reward, reference: Transition) -> Float[Array, ""
     """
     squared = squared_change(reward, old, reference)
     return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
+
+
+def cross_entropy(logit: Reward, demo: Transition, learner: Transition) -> Float[Array, ""]:
+    """A discriminator's loss, E_E[-log D] + E_pi[-log(1 - D)] with D = sigmoid(logit)."""
+    expert = expect(lambda pairs: jax.nn.softplus(-logit(pairs)), demo)
+    return expert + expect(lambda pairs: jax.nn.softplus(logit(pairs)), learner)
+
+
+def slope_penalty(
+    of: Callable[[Array], Array],
+    demo: Float[Array, "batch inputs"],
+    learner: Float[Array, "batch inputs"],
+    key: Array,
+    slope: float = 1.0,
+) -> Float[Array, ""]:
+    """E[(|d of/dx| - slope)^2] at points drawn evenly between inputs of the expert and of the learner.
+
+    The root has a kink at 0, where its plain gradient is NaN; a small number under it prevents that.
+    """
+    share = jax.random.uniform(key, (len(demo), 1))
+    gradient = jax.vmap(jax.grad(of))(share * demo + (1 - share) * learner)
+    return jnp.mean((jnp.sqrt(jnp.sum(gradient**2, axis=-1) + 1e-12) - slope) ** 2)
