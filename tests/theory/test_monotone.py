@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,11 +61,13 @@ def history(
         loop = make_loop(algorithm, exact_sampler(algorithm, expert, mdp, observe), updates=1000)
         state, first = loop.start(seed_keys(1))
 
-        def step(state: TrainState, _: None) -> tuple[TrainState, tuple[jax.Array, ...]]:
-            state, metrics = loop.step(state)
-            return state, (metrics["ell"], metrics["distance"], metrics["drift"])
+        arrays, static = eqx.partition(state, eqx.is_array)  # a scan carries arrays only
 
-        _, (ell, distance, drift) = jax.lax.scan(step, state, length=iterations)
+        def step(arrays: TrainState, _: None) -> tuple[TrainState, tuple[jax.Array, ...]]:
+            state, metrics = loop.step(eqx.combine(arrays, static))
+            return eqx.filter(state, eqx.is_array), (metrics["ell"], metrics["distance"], metrics["drift"])
+
+        _, (ell, distance, drift) = jax.lax.scan(step, arrays, length=iterations)
         return (
             jnp.concatenate([first["ell"], ell[:, 0]]),
             jnp.concatenate([first["distance"], distance[:, 0]]),
