@@ -13,7 +13,8 @@ from trustirl.core.words import printable
 __all__ = ["ALGORITHMS", "MODULES", "ActionKind", "Defaults", "Entry", "WorldName", "register"]
 
 GROUP = "trustirl.algorithms"
-MODULES = {name: name.replace("-", "_") for name in ("trro", "piro", "ml-irl", "mce", "bc", "dac")}
+NAMES = ("trro", "piro", "ml-irl", "mce", "bc", "dac", "iq-learn", "csil")
+MODULES = {name: name.replace("-", "_") for name in NAMES}
 TAKEN = {*MODULES, "expert"}  # an expert is trained, too, and its runs are called so
 
 

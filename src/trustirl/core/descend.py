@@ -39,6 +39,29 @@ def descend(
     return eqx.combine(parameters, static), optimizer_state
 
 
+def fitted(
+    loss: Callable[..., Float[Array, ""]],
+    optimizer: optax.GradientTransformation,
+    net: PyTree,
+    rows: PyTree,
+    updates: int,
+    batch: int,
+    key: Array,
+) -> Any:
+    """Minimise `loss(net, old, rows)` on minibatches; `old` is the network of up to a hundred updates ago."""
+    count, together = len(jax.tree.leaves(rows)[0]), min(updates, 100)
+
+    def some(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
+        index = jax.random.randint(key, (together, batch), 0, count)
+        batches = jax.tree.map(lambda x: x[index], rows)
+        return descend(loss, optimizer, *carry, (batches,), carry[0]), None
+
+    (net, _), _ = jax.lax.scan(
+        some, (net, optimizer.init(trainable(net))), jax.random.split(key, updates // together)
+    )
+    return net
+
+
 def shorten(net: PyTree, old: PyTree, acceptable: Callable[[PyTree], Array]) -> PyTree:
     """Halve the step from `old` to `net` until it is acceptable; where no length is, stay at `old`."""
     start, static = eqx.partition(old, eqx.is_inexact_array)

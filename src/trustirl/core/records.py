@@ -102,4 +102,4 @@ class Parts(NamedTuple):
     draw: Draw
     spaces: Any = None  # sizes and kind of observations and actions
     config: Any = None  # the solver's settings
-    standardise: Callable[[Array], Array] = lambda obs: obs  # observations as networks see them
+    statistics: Any = None  # mean and deviation by which networks standardise observations

@@ -13,7 +13,7 @@ from trustirl.core.errors import InputError
 from trustirl.core.types import Transition
 from trustirl.nets.critics import DiscreteQEnsemble, QEnsemble
 from trustirl.nets.mlp import standardiser
-from trustirl.nets.policies import GaussianActor, StationaryActor
+from trustirl.nets.policies import INSIDE, GaussianActor, StationaryActor
 
 DRAWS = 16  # actions over which the value of a state is averaged, where actions are continuous
 
@@ -78,7 +78,8 @@ class LogRatioReward(eqx.Module):
         """Rewards of any leading shape."""
         policy = self.actor(_standardised(batch.obs, self.mean, self.std))
         uniform = -batch.action.shape[-1] * math.log(2.0)
-        return self.scale * (policy.log_prob(batch.action) - uniform)
+        inside = jnp.clip(batch.action, -INSIDE, INSIDE)  # at the border the density of a tanh may be infinite
+        return self.scale * (policy.log_prob(inside) - uniform)
 
 
 def value_reward(

@@ -14,6 +14,7 @@ from trustirl.nets.mlp import MLP
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 # Of a stationary head. tanh(u) is uniform on [-1, 1] where u is logistic, with a deviation of 0.907. A Gaussian comes
 # close: with at most sqrt(0.75) = 0.866 it is 0.02 nats from uniform. The least variance bounds the density.
+INSIDE = 0.99  # further out, an action's pre-image runs away to infinity, which no mean of a Gaussian should chase
 MOST_STD, LEAST_VARIANCE = float(np.sqrt(0.75)), 1e-5
 BOTTLENECK = 12  # outputs of the network below a stationary head
 LOG_SCALE = -5.0  # at first, what waves see of them is multiplied by exp of this
@@ -148,6 +149,12 @@ class StationaryActor(eqx.Module):
         diagonal = jnp.exp(jnp.diagonal(self.factors, axis1=1, axis2=2))
         factors = jnp.tril(self.factors, -1) + diagonal[:, :, None] * jnp.eye(len(self.phases), dtype=jnp.float32)
         return self.waves * jnp.exp(self.log_scales), self.phases, self.mean, factors
+
+
+def largest_log_ratio() -> float:
+    """Most that the log density of a stationary head exceeds that of uniform actions, per dimension, inside."""
+    least_std = MOST_STD * math.tanh(math.sqrt(LEAST_VARIANCE))
+    return math.log(2) - HALF_LOG_TWO_PI - math.log(least_std) - math.log(1 - INSIDE**2)
 
 
 def triangle(x: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -47,6 +47,11 @@ CriticLoss = Callable[[Fit, Transition], Float[Array, ""]]
 """A scalar that is differentiated in the critic and its partner alone."""
 
 
+def nothing(batch: Transition) -> Float[Array, "..."]:
+    """The reward of methods whose critic loss has its own, or implies one."""
+    return jnp.zeros_like(batch.weight)
+
+
 def squared_bellman_error(fit: Fit, batch: Transition) -> Float[Array, ""]:
     """The usual critic loss; every drawn row counts alike, whatever its weight."""
     return jnp.mean((fit.q(batch.obs, batch.action) - fit.target) ** 2)

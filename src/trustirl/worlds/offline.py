@@ -22,7 +22,7 @@ from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import as_one_program, make_loop
 from trustirl.irl.offline import offline_sampler
-from trustirl.nets.mlp import standardiser
+from trustirl.nets.policies import INSIDE
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
@@ -32,8 +32,6 @@ from trustirl.worlds.memory import check_networks
 from trustirl.worlds.simulator import Matched, StageOptions, matched, standards
 from trustirl.worlds.simulator_run import stage_facts, summary_of
 
-# An action on the border has an infinite pre-image under tanh, which no mean of a Gaussian should chase.
-INSIDE = np.float32(0.99)
 FIT_SECONDS = 0.004  # of a gradient step
 
 
@@ -89,7 +87,7 @@ def offline_job(
     config, options = SolverConfig(**settings["solver"]), OfflineOptions(**settings["offline"])
     fit = entry.config(**settings["algorithm_config"])
     statistics = standards(given.demos)
-    action = given.action if given.task.discrete else np.clip(given.action, -INSIDE, INSIDE)
+    action = given.action if given.task.discrete else np.clip(given.action, np.float32(-INSIDE), np.float32(INSIDE))
     pairs = Transition(jnp.asarray(given.obs), jnp.asarray(action), jnp.ones(len(action), jnp.float32))
     expert = ExpertData(pairs, len(action))
     parts = Parts(
@@ -98,7 +96,7 @@ def offline_job(
         minibatches(fit.fit_batch),
         given.task,
         config,
-        standardiser(*statistics),
+        statistics,
     )
     algorithm = entry.build(parts, fit)
     check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))

@@ -23,7 +23,7 @@ from trustirl.demos.origin import env_arguments
 from trustirl.demos.schema import Demos, find_demos
 from trustirl.irl.loop import Loop, make_loop
 from trustirl.irl.practice import Plan, Steps, Weighing, simulator_sampler, weighted
-from trustirl.nets.mlp import scales, standardiser
+from trustirl.nets.mlp import scales
 from trustirl.nets.rewards import RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
 from trustirl.rollouts.host import (
@@ -42,6 +42,8 @@ from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
 
+NEEDS = frozenset({"expert rows"})
+"""What an algorithm may ask for: in every minibatch, demonstrated rows that are marked."""
 UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
 
 
@@ -286,6 +288,7 @@ def prepared(
     if options.reward_inputs == "transition":
         _require_successors(given.demos)
     iterations(experiment.steps, plan)
+    _check_needs(ALGORITHMS[experiment.algorithm], plan, given)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
     return Prepared(given, capacity, example_row(given.task))
 
@@ -342,7 +345,7 @@ def build(
         minibatches(plan.reward_batch),
         control_task,
         config,
-        standardiser(*statistics),
+        statistics,
     )
     algorithm = entry.build(parts, entry.config(**settings["algorithm_config"]))
     check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
@@ -443,6 +446,20 @@ def _check_actions(entry: Entry, task: ControlTask) -> None:
         raise InputError(
             f"{entry.name} learns with {' and '.join(entry.actions)} actions, and {task.name} has {kind} ones; "
             "choose another algorithm or task."
+        )
+
+
+def _check_needs(entry: Entry, plan: Plan, given: Matched) -> None:
+    if "expert rows" not in entry.needs:
+        return
+    if not round(plan.demo_share * plan.batch):
+        raise InputError(
+            f"{entry.name} learns from demonstrated rows beside its own: set demo_share between 0 and 1, such as 0.5."
+        )
+    if not len(given.demos.successors()[0]):
+        raise DemoError(
+            f"{entry.name} must know what followed a demonstrated step, and the demos are subsampled without "
+            "next_observations; give whole episodes, or next_observations."
         )
 
 

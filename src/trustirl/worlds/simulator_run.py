@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import gymnasium as gym
 import numpy as np
 
@@ -43,11 +44,14 @@ def control_job(
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         actors = parts.algorithm.solver.outcome(state.irl.policy)
         save_policies(path, actors, parts.task, config, *parts.statistics)
-        card = card_of(state.irl.reward, parts.task, config.discount, options.termination)
-        save_rewards(path, state.irl.reward, card)
+        kept = parts.algorithm.kept
+        if kept is not None:
+            rewards = eqx.filter_vmap(kept)(state.irl)
+            save_rewards(path, rewards, card_of(rewards, parts.task, config.discount, options.termination))
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
-        write_json(path / "summary.json", summary | parts.given.expert_return())
+        learned = {} if kept else {"learns_reward": False}
+        write_json(path / "summary.json", summary | parts.given.expert_return() | learned)
 
     return Job(
         loop=parts.loop,

@@ -137,8 +137,8 @@ def world_of(algorithm: str, task: Task) -> World:
             f"{algorithm} needs a known MDP, which a simulator does not give; choose another algorithm ({others}), "
             "or a task of the exact world (such as gridworld)."
         )
-    if entry.needs:
-        raise InputError(f"{algorithm} needs {', '.join(sorted(entry.needs))}, which this version does not offer.")
+    if unknown := sorted(entry.needs - simulator.NEEDS):
+        raise InputError(f"{algorithm} needs {', '.join(unknown)}, which this version does not offer.")
     return WORLDS[fitting[0]]
 
 
