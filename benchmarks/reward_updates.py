@@ -23,7 +23,7 @@ from trustirl.core.measure import concat, minibatches, sample
 from trustirl.core.records import Parts
 from trustirl.core.types import ExpertData, IrlState, RewardData, Transition
 from trustirl.demos.schema import find_demos
-from trustirl.irl.practice import weighted
+from trustirl.irl.measures import weighted
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import network_reward_factory
 from trustirl.rl.exact import exact_solver

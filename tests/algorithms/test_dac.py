@@ -15,7 +15,7 @@ from trustirl.core.measure import expect, minibatches
 from trustirl.core.records import Algorithm, Parts
 from trustirl.core.types import ExpertData, RewardData, Transition
 from trustirl.demos.schema import Demos
-from trustirl.irl.practice import Weighing, weighted
+from trustirl.irl.measures import Weighing, weighted
 from trustirl.irl.terms import cross_entropy, slope_penalty
 from trustirl.nets.rewards import NetworkReward, blank_network_reward
 from trustirl.rl.config import SolverConfig

@@ -20,7 +20,7 @@ from trustirl.cli.main import main
 from trustirl.core.types import Transition
 from trustirl.demos import restore_state
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.irl.practice import Steps
+from trustirl.irl.measures import Steps
 from trustirl.rl.truth import PaidTransition, true_reward
 from trustirl.training.train import setting_groups
 from trustirl.worlds import fixed_reward as expert

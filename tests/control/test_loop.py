@@ -21,7 +21,8 @@ from trustirl.core.errors import InputError
 from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.irl.practice import Plan, Steps, Weighing, episode_measure
+from trustirl.irl.measures import Steps, Weighing, episode_measure
+from trustirl.irl.plan import Plan
 from trustirl.irl.terms import gap
 from trustirl.training.asking import train_question
 from trustirl.training.train import question, setting_groups

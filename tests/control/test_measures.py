@@ -10,8 +10,9 @@ import pytest
 from trustirl.core.buffer import add, draw, empty_buffer
 from trustirl.core.measure import concat, expect, minibatches, sample
 from trustirl.core.types import RewardData, Transition
-from trustirl.irl.practice import Plan, Steps, Weighing, mixed, policy_minibatches, with_past
-from trustirl.irl.practice import episode_measure as measure_of
+from trustirl.irl.measures import Steps, Weighing, mixed, policy_minibatches, with_past
+from trustirl.irl.measures import episode_measure as measure_of
+from trustirl.irl.plan import Plan
 from trustirl.irl.terms import drift, gap
 from trustirl.nets.rewards import TableReward
 from trustirl.rl.exact import occupancy, solve

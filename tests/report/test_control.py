@@ -19,7 +19,7 @@ from synthetic_run import CONTROL_FIGURES, write_control_run, write_json
 from trustirl.core.errors import InputError
 from trustirl.core.measure import concat
 from trustirl.core.types import Transition
-from trustirl.irl.practice import weighted
+from trustirl.irl.measures import weighted
 from trustirl.irl.terms import drift, gap
 from trustirl.report import read_run, write_report
 from trustirl.report.drawing import WIDE

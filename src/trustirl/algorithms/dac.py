@@ -24,7 +24,7 @@ from trustirl.core.measure import sample
 from trustirl.core.records import Algorithm, Parts
 from trustirl.core.types import IrlState, Metrics, RewardData, Transition
 from trustirl.irl.compose import explicit
-from trustirl.irl.practice import weighted
+from trustirl.irl.measures import weighted
 from trustirl.irl.terms import cross_entropy, slope_penalty
 from trustirl.nets.rewards import NetworkReward
 

@@ -2,137 +2,24 @@
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from trustirl.core.buffer import Buffer, add, draw, empty_buffer
-from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.compiling import compiled_training
-from trustirl.core.errors import InputError
 from trustirl.core.measure import concat, expect, sample
-from trustirl.core.records import Algorithm, DrawBatch, Sampler, Turned
+from trustirl.core.records import Algorithm, Sampler, Turned
 from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData, Transition
-from trustirl.core.weights import rest_weight, step_weight
-from trustirl.core.words import count
 from trustirl.irl.loop import split, strongly_typed, three_keys
+from trustirl.irl.measures import Steps, Weighing, episode_measure, experience, policy_minibatches, with_past
+from trustirl.irl.plan import Plan, Schedule
 from trustirl.irl.terms import gap
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How experience is gathered and what the policy makes of it."""
-
-    steps_per_iteration: int = 5000
-    """Environment steps per seed and iteration."""
-    envs: int = 5
-    """Environments per seed."""
-    rounds: int = 10
-    """Times per iteration that collecting and updating take turns."""
-    update_ratio: float = 1.0
-    """Policy updates per environment step."""
-    batch: int = 256
-    """Pairs per policy minibatch."""
-    warmup: int = 1000
-    """Random steps per seed before the first update."""
-    replay: int | None = None
-    """Most steps per seed that are remembered; by default all."""
-
-    def __post_init__(self) -> None:
-        """Refuse a schedule that cannot be kept."""
-        at_least(1, self, "steps_per_iteration", "envs", "rounds", "batch", "warmup")
-        positive(self, "update_ratio")
-        at_most(10_000, self, "envs")
-        at_most(1000, self, "update_ratio")
-        at_most(1_000_000, self, "batch")
-        if self.steps_per_iteration % (self.rounds * self.envs):
-            raise InputError(
-                f"steps_per_iteration must be a multiple of rounds x envs = {self.rounds * self.envs}, got "
-                f"{self.steps_per_iteration}."
-            )
-        if self.replay is not None and self.replay < self.least_replay:
-            raise InputError(
-                f"replay must hold an iteration's {count(self.steps_per_iteration, 'step')} and the "
-                f"{count(self.warmup, 'random one')} of warmup, so at least {self.least_replay}, got {self.replay}."
-            )
-
-    @property
-    def least_replay(self) -> int:
-        """What is remembered at once must fit."""
-        return max(self.steps_per_iteration, self.random_steps)
-
-    @property
-    def random_steps(self) -> int:
-        """Of the warm-up, in which every environment makes as many."""
-        return self.envs * max(1, self.warmup // self.envs)
-
-    @property
-    def whole(self) -> int:
-        """Environment steps per seed of an iteration, all purposes together."""
-        return self.steps_per_iteration
-
-    @property
-    def updates(self) -> int:
-        """Policy updates per round."""
-        return max(1, round(self.update_ratio * self.steps_per_iteration / self.rounds))
-
-
-@dataclass(frozen=True)
-class Plan(Schedule):
-    """The same where a reward is learned too: an iteration begins with its update."""
-
-    reward_batch: int = 1000
-    """Expert pairs, and as many of the learner's, per reward minibatch."""
-    reference: int = 256
-    """Expert pairs, and as many of the learner's, on which drift is measured."""
-    past_share: float = 0.0
-    """Share of the learner's pairs in the reward step that are drawn from all steps it remembers."""
-    extra_steps: int = 0
-    """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
-    demo_share: float = 0.0
-    """Share of demonstrated steps in a policy minibatch."""
-    demo_fade: int | None = None
-    """Own steps after which SAC's policy no longer improves at demonstrated states, where from then on the critic
-    learns alone; until then ever less. None: it always does."""
-    discounted: bool = False
-    """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
-
-    def __post_init__(self) -> None:
-        """Refuse a plan that cannot be carried out."""
-        super().__post_init__()
-        at_least(1, self, "reward_batch", "reference")
-        at_most(1_000_000, self, "reward_batch", "reference")
-        if self.demo_fade is not None:
-            at_least(1, self, "demo_fade")
-        if self.extra_steps < 0 or self.extra_steps % self.envs:
-            raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
-        for name in ("demo_share", "past_share"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
-        if self.past_share and self.discounted:
-            raise InputError(
-                "past steps are remembered without their times, which discounted needs: set past_share to 0."
-            )
-
-    @property
-    def whole(self) -> int:
-        """Environment steps per seed of an iteration, all purposes together."""
-        return self.steps_per_iteration + self.extra_steps
-
-
-class Steps(NamedTuple):
-    """What a collector returns: arrays [steps, seeds, envs, ...]; no reward among them."""
-
-    obs: Any
-    action: Any
-    next_obs: Any
-    terminated: Any
-    time: Any
 
 
 @runtime_checkable
@@ -228,93 +115,6 @@ def begun_by(rounds: Rounds, turn: Callable[..., Turned]) -> Callable[[Array, An
     return lambda keys, turn_keys: turn(*rounds.initial(keys), turn_keys, jnp.zeros(len(keys), int))
 
 
-def policy_minibatches(replay: Buffer, shown: Transition, plan: Plan, marked: bool = False) -> DrawBatch:
-    """What the policy learns from: its own steps, and its share of demonstrated ones, which may be marked."""
-    policy_too = None if plan.demo_fade is None else jnp.maximum(0.0, 1.0 - replay.added / plan.demo_fade)
-    own = lambda key: draw(replay, key, plan.batch)  # noqa: E731
-    return mixed(own, shown, round(plan.demo_share * plan.batch), policy_too, marked)
-
-
-def mixed(
-    draw: DrawBatch,
-    shown: Transition,
-    count: int,
-    policy_too: Float[Array, ""] | None = None,
-    marked: bool = False,
-) -> DrawBatch:
-    """Minibatches in which `count` rows are demonstrated steps.
-
-    What a policy has not found yet it can learn from whoever has: off-policy learning takes steps from anywhere, and
-    the reward labels them like any others. But what other actions would be worth there the critic can only guess:
-    `policy_too` is the chance with which such a row is the policy's as well as the critic's, by default always.
-    """
-    if not count or not len(shown.weight):
-        return draw
-
-    def draw_both(key: Array) -> Transition:
-        own_key, shown_key = jax.random.split(key)
-        index = jax.random.randint(shown_key, (count,), 0, len(shown.weight))
-        join = lambda own, demo: jnp.concatenate([own[count:], demo[index]])  # noqa: E731
-        both = jax.tree.map(join, draw(own_key), shown)
-        nowhere = jnp.zeros(len(both.weight), bool)
-        if marked:
-            both = replace(both, expert=nowhere.at[-count:].set(True))
-        if policy_too is None:
-            return both
-        watched = jax.random.uniform(jax.random.fold_in(shown_key, 0), (count,)) >= policy_too
-        return replace(both, critic_only=nowhere.at[-count:].set(watched))
-
-    return draw_both
-
-
-class Weighing(NamedTuple):
-    """How steps of episodes become a measure."""
-
-    horizon: int
-    discount: float
-    discounted: bool  # weigh step t by discount^t
-    absorb: bool  # an end is followed by the absorbing state's share (termination mode T2)
-
-    @property
-    def rate(self) -> float | None:
-        """The discount, None where steps weigh the same."""
-        return self.discount if self.discounted else None
-
-
-def episode_measure(steps: Steps, weighing: Weighing) -> Transition:
-    """Steps of episodes as a measure, in which an end is followed by the absorbing state's share."""
-    time = steps.time.astype(jnp.float32)
-    weight, rest = step_weight(time, weighing.rate), rest_weight(time, weighing.horizon, weighing.rate)
-    pairs = Transition(steps.obs, steps.action, weight, steps.next_obs, steps.terminated)
-    return weighted(pairs, jnp.where(steps.terminated, rest, 0.0) if weighing.absorb else None)
-
-
-def weighted(pairs: Transition, rest: Array | None = None) -> Transition:
-    """Weighted steps as a measure; `rest` is what the absorbing state weighs after each."""
-    no = jnp.zeros(pairs.weight.shape, bool)
-    real = replace(pairs, absorbing=no)
-    if rest is None:
-        return real
-    nothing = jax.tree.map(jnp.zeros_like, pairs)
-    return concat(real, replace(nothing, weight=rest, absorbing=~no))
-
-
-def acted(pairs: Transition) -> Array:
-    """What the pairs weigh, nothing where one stands for the state after an end: nobody acts there."""
-    return pairs.weight if pairs.absorbing is None else jnp.where(pairs.absorbing, 0.0, pairs.weight)
-
-
-def with_past(learner: Transition, past: Transition, share: float) -> Transition:
-    """Give this share of what the learner's steps weigh to its past ones; what follows an end stays its own.
-
-    A reward forgets what the learner no longer does, and may come to pay for it: the answer to the average of all
-    policies so far does not (fictitious play).
-    """
-    given = share * acted(learner)
-    before = weighted(replace(past, weight=jnp.full_like(past.weight, given.sum() / len(past.weight))))
-    return concat(replace(learner, weight=learner.weight - given), before)
-
-
 def simulator_sampler(
     algorithm: Algorithm,
     expert: ExpertData,
@@ -391,12 +191,6 @@ def simulator_sampler(
 def _flat(steps: PyTree) -> Any:
     """Steps of one seed, [steps, envs, ...], as rows."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
-
-
-def experience(steps: Steps) -> Transition:
-    """Rows for the replay: everything a policy update reads, and no reward."""
-    weight = jnp.ones(steps.terminated.shape, jnp.float32)
-    return Transition(steps.obs, steps.action, weight, steps.next_obs, steps.terminated)
 
 
 def _by_seed(steps: PyTree) -> Any:

@@ -24,7 +24,8 @@ from trustirl.core.records import Algorithm, DrawBatch, Sampler, Solver, Turned
 from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
 from trustirl.core.words import count
 from trustirl.irl.loop import Loop, make_loop, split
-from trustirl.irl.practice import Learner, Rounds, Schedule, begun_by, rounds_of_practice
+from trustirl.irl.plan import Schedule
+from trustirl.irl.practice import Learner, Rounds, begun_by, rounds_of_practice
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.truth import PaidTransition, true_reward
 from trustirl.rollouts.ledger import Ledger

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from trustirl.core.files import read_json, write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
-from trustirl.irl.practice import Schedule
+from trustirl.irl.plan import Schedule
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import SEED_BITS
 from trustirl.runs.policies import ControlPolicy, save_policies

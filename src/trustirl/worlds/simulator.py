@@ -22,7 +22,9 @@ from trustirl.demos.inspect import inspect
 from trustirl.demos.origin import env_arguments
 from trustirl.demos.schema import Demos, find_demos
 from trustirl.irl.loop import Loop, make_loop
-from trustirl.irl.practice import Plan, Steps, Weighing, simulator_sampler, weighted
+from trustirl.irl.measures import Steps, Weighing, weighted
+from trustirl.irl.plan import Plan
+from trustirl.irl.practice import simulator_sampler
 from trustirl.nets.mlp import scales
 from trustirl.nets.rewards import RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig

@@ -13,7 +13,7 @@ import numpy as np
 from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
-from trustirl.irl.practice import Plan
+from trustirl.irl.plan import Plan
 from trustirl.rewards.kinds import card_of
 from trustirl.rewards.saved import save_rewards
 from trustirl.rl.config import SolverConfig

@@ -1,0 +1,108 @@
+"""How experience is gathered, and what policies and rewards make of it."""
+
+from dataclasses import dataclass
+
+from trustirl.core.checks import at_least, at_most, positive
+from trustirl.core.errors import InputError
+from trustirl.core.words import count
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How experience is gathered and what the policy makes of it."""
+
+    steps_per_iteration: int = 5000
+    """Environment steps per seed and iteration."""
+    envs: int = 5
+    """Environments per seed."""
+    rounds: int = 10
+    """Times per iteration that collecting and updating take turns."""
+    update_ratio: float = 1.0
+    """Policy updates per environment step."""
+    batch: int = 256
+    """Pairs per policy minibatch."""
+    warmup: int = 1000
+    """Random steps per seed before the first update."""
+    replay: int | None = None
+    """Most steps per seed that are remembered; by default all."""
+
+    def __post_init__(self) -> None:
+        """Refuse a schedule that cannot be kept."""
+        at_least(1, self, "steps_per_iteration", "envs", "rounds", "batch", "warmup")
+        positive(self, "update_ratio")
+        at_most(10_000, self, "envs")
+        at_most(1000, self, "update_ratio")
+        at_most(1_000_000, self, "batch")
+        if self.steps_per_iteration % (self.rounds * self.envs):
+            raise InputError(
+                f"steps_per_iteration must be a multiple of rounds x envs = {self.rounds * self.envs}, got "
+                f"{self.steps_per_iteration}."
+            )
+        if self.replay is not None and self.replay < self.least_replay:
+            raise InputError(
+                f"replay must hold an iteration's {count(self.steps_per_iteration, 'step')} and the "
+                f"{count(self.warmup, 'random one')} of warmup, so at least {self.least_replay}, got {self.replay}."
+            )
+
+    @property
+    def least_replay(self) -> int:
+        """What is remembered at once must fit."""
+        return max(self.steps_per_iteration, self.random_steps)
+
+    @property
+    def random_steps(self) -> int:
+        """Of the warm-up, in which every environment makes as many."""
+        return self.envs * max(1, self.warmup // self.envs)
+
+    @property
+    def whole(self) -> int:
+        """Environment steps per seed of an iteration, all purposes together."""
+        return self.steps_per_iteration
+
+    @property
+    def updates(self) -> int:
+        """Policy updates per round."""
+        return max(1, round(self.update_ratio * self.steps_per_iteration / self.rounds))
+
+
+@dataclass(frozen=True)
+class Plan(Schedule):
+    """The same where a reward is learned too: an iteration begins with its update."""
+
+    reward_batch: int = 1000
+    """Expert pairs, and as many of the learner's, per reward minibatch."""
+    reference: int = 256
+    """Expert pairs, and as many of the learner's, on which drift is measured."""
+    past_share: float = 0.0
+    """Share of the learner's pairs in the reward step that are drawn from all steps it remembers."""
+    extra_steps: int = 0
+    """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
+    demo_share: float = 0.0
+    """Share of demonstrated steps in a policy minibatch."""
+    demo_fade: int | None = None
+    """Own steps after which SAC's policy no longer improves at demonstrated states, where from then on the critic
+    learns alone; until then ever less. None: it always does."""
+    discounted: bool = False
+    """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that cannot be carried out."""
+        super().__post_init__()
+        at_least(1, self, "reward_batch", "reference")
+        at_most(1_000_000, self, "reward_batch", "reference")
+        if self.demo_fade is not None:
+            at_least(1, self, "demo_fade")
+        if self.extra_steps < 0 or self.extra_steps % self.envs:
+            raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
+        for name in ("demo_share", "past_share"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
+        if self.past_share and self.discounted:
+            raise InputError(
+                "past steps are remembered without their times, which discounted needs: set past_share to 0."
+            )
+
+    @property
+    def whole(self) -> int:
+        """Environment steps per seed of an iteration, all purposes together."""
+        return self.steps_per_iteration + self.extra_steps
