@@ -32,6 +32,7 @@ class ExpertData(eqx.Module):
     steps: int = eqx.field(static=True)  # in so many first rows of the measure somebody acted
     rows: Transition | None = None  # steps as experience, as far as it is known what followed them
     following: Transition | None = None  # the pairs after `rows`; of weight 0 where the next action is not known
+    episode: Integer[Array, " rows"] | None = None  # the number of the one to which a row of the measure belongs
 
 
 class RewardData(NamedTuple):

@@ -128,7 +128,7 @@ def simulator_sampler(
     """Rounds of practice, then the measures of what was collected, of which `example` is a row.
 
     Algorithms that need `expert rows` find these marked in minibatches. For those that need `episodes` the extra
-    steps are one episode in each environment, and reward data keep their axes.
+    steps are one episode of fixed length in each environment, and reward data keep their axes.
     """
     solver, whole_episodes = algorithm.solver, "episodes" in needs
 
@@ -156,7 +156,8 @@ def simulator_sampler(
         if plan.past_share:
             past = draw(replay, jax.random.fold_in(key, 0), len(flat.terminated))
             own = with_past(own, past, plan.past_share)
-        return RewardData(demo, own, reference, episodes=None if episodes is None else experience(episodes)), metrics
+        whole = None if episodes is None else episode_measure(episodes, weighing)
+        return RewardData(demo, own, reference, episodes=whole), metrics
 
     measures = eqx.filter_jit(eqx.filter_vmap(measured, in_axes=(None, *[eqx.if_array(0)] * 5)))
 

@@ -44,8 +44,7 @@ from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
 
-NEEDS = frozenset({"expert rows"})
-"""What an algorithm may ask for: in every minibatch, demonstrated rows that are marked."""
+OFFERS = frozenset({"episodes", "expert rows"})  # what algorithms may need of this world
 UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
 
 
@@ -167,6 +166,7 @@ class Control(NamedTuple):
 
     task: ControlTask
     given: Matched
+    plan: Plan
     replay_bytes: int
     backend: str
     statistics: tuple[np.ndarray, np.ndarray]  # mean and deviation that standardise observations
@@ -272,6 +272,7 @@ class Prepared(NamedTuple):
     """A question that was checked, with what it needs of memory."""
 
     given: Matched
+    plan: Plan
     capacity: int  # steps per seed that are remembered
     example: Transition  # one row of experience
 
@@ -285,14 +286,46 @@ def prepared(
     experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
 ) -> Prepared:
     """Check everything that a user gave, except whether all seeds fit into memory."""
-    plan, options = Plan(**experiment.settings["plan"]), ControlOptions(**experiment.settings["control"])
+    options = ControlOptions(**experiment.settings["control"])
     given = matched(experiment, options.strict, demos, task)
+    plan = _needed(ALGORITHMS[experiment.algorithm], Plan(**experiment.settings["plan"]), options, given)
     if options.reward_inputs == "transition":
         _require_successors(given.demos)
     iterations(experiment.steps, plan)
-    _check_needs(ALGORITHMS[experiment.algorithm], plan, given)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
-    return Prepared(given, capacity, example_row(given.task))
+    return Prepared(given, plan, capacity, example_row(given.task))
+
+
+def _needed(entry: Entry, plan: Plan, options: ControlOptions, given: Matched) -> Plan:
+    """The plan with what the algorithm needs; one that cannot have it is refused."""
+    if "expert rows" in entry.needs:
+        if not round(plan.demo_share * plan.batch):
+            raise InputError(
+                f"{entry.name} learns from demonstrated rows beside its own: set demo_share between 0 and 1, such as "
+                "0.5."
+            )
+        if not len(given.demos.successors()[0]):
+            raise DemoError(
+                f"{entry.name} must know what followed a demonstrated step, and the demos are subsampled without "
+                "next_observations; give whole episodes, or next_observations."
+            )
+    if "episodes" not in entry.needs:
+        return plan
+    whole = plan.envs * given.task.horizon
+    if options.termination != "T3":
+        raise InputError(
+            f"{entry.name} compares whole episodes of one length: termination must be T3, got {options.termination}."
+        )
+    if plan.envs < 2:
+        raise InputError(
+            f"{entry.name} compares the episodes of several environments: envs must be at least 2, got {plan.envs}."
+        )
+    if plan.extra_steps not in (0, whole):
+        raise InputError(
+            f"{entry.name} needs one episode in each of {plan.envs} environments: extra_steps must be {whole} (or 0, "
+            f"which stands for it), got {plan.extra_steps}."
+        )
+    return replace(plan, extra_steps=whole)
 
 
 def matched(
@@ -316,9 +349,9 @@ def build(
 ) -> Control:
     """Put task, demonstrations, solver and algorithm together; checks everything that a user gave."""
     settings = experiment.settings
-    plan, options = Plan(**settings["plan"]), ControlOptions(**settings["control"])
+    options = ControlOptions(**settings["control"])
     config, entry = SolverConfig(**settings["solver"]), ALGORITHMS[experiment.algorithm]
-    given, capacity, example = prepared(experiment, demos, task)
+    given, plan, capacity, example = prepared(experiment, demos, task)
     control_task, demos, obs, action = given.task, given.demos, given.obs, given.action
     memory = check_memory(experiment.seeds, capacity, example, plan.least_replay)
 
@@ -372,6 +405,7 @@ def build(
     return Control(
         task=control_task,
         given=given,
+        plan=plan,
         replay_bytes=memory,
         backend=stage.backend,
         statistics=statistics,
@@ -399,17 +433,19 @@ def expert_data(
     weight = demos.discount_weights(weighing.rate).astype(np.float32)
     rest = demos.absorbing_weights(weighing.horizon, weighing.rate).astype(np.float32)
     steps = _rows(obs, action, weight, next_obs, terminated)
+    episode = np.repeat(np.arange(len(last)), demos.lengths())
     if repeat:
         if weighing.rate is not None:  # the learner's episodes end at the horizon, and so does the repetition
             rest *= 1 - weighing.rate ** (weighing.horizon - demos.time_in_episode()[last] - 1)
         known = next_obs if demos.next_observations is not None else obs
         ends = _rows(known[last], action[last], rest, known[last], terminated[last])
-        measure = concat(weighted(steps), weighted(ends))
+        measure, episode = concat(weighted(steps), weighted(ends)), np.append(episode, np.arange(len(last)))
     else:
         after_each = np.zeros(len(obs), np.float32)
         after_each[last] = rest
         measure = weighted(steps, jnp.asarray(after_each) if weighing.absorb else None)
-    return ExpertData(measure, len(obs), *_experience(demos, steps, index))
+        episode = np.tile(episode, 2) if weighing.absorb else episode
+    return ExpertData(measure, len(obs), *_experience(demos, steps, index), jnp.asarray(episode, jnp.int32))
 
 
 def _rows(
@@ -448,20 +484,6 @@ def _check_actions(entry: Entry, task: ControlTask) -> None:
         raise InputError(
             f"{entry.name} learns with {' and '.join(entry.actions)} actions, and {task.name} has {kind} ones; "
             "choose another algorithm or task."
-        )
-
-
-def _check_needs(entry: Entry, plan: Plan, given: Matched) -> None:
-    if "expert rows" not in entry.needs:
-        return
-    if not round(plan.demo_share * plan.batch):
-        raise InputError(
-            f"{entry.name} learns from demonstrated rows beside its own: set demo_share between 0 and 1, such as 0.5."
-        )
-    if not len(given.demos.successors()[0]):
-        raise DemoError(
-            f"{entry.name} must know what followed a demonstrated step, and the demos are subsampled without "
-            "next_observations; give whole episodes, or next_observations."
         )
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
-from trustirl.irl.plan import Plan
 from trustirl.rewards.kinds import card_of
 from trustirl.rewards.saved import save_rewards
 from trustirl.rl.config import SolverConfig
@@ -28,10 +27,10 @@ def control_job(
     experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
 ) -> Job:
     """An experiment on a Gymnasium task, ready to run."""
-    plan, options = Plan(**experiment.settings["plan"]), ControlOptions(**experiment.settings["control"])
-    config = SolverConfig(**experiment.settings["solver"])
-    updates = iterations(experiment.steps, plan)
+    options, config = ControlOptions(**experiment.settings["control"]), SolverConfig(**experiment.settings["solver"])
     parts = build(experiment, demos, task)
+    plan = parts.plan
+    updates = iterations(experiment.steps, plan)
     notes = told_steps(experiment.steps, updates + 1, plan.whole, plan.random_steps)
     notes += [memory_note(parts.replay_bytes), *parts.given.notes()]
     if plan.demo_share and not len(parts.given.demos.successors()[0]):

@@ -37,6 +37,8 @@ class World:
     job: Callable[[Experiment, Demos | None, Task], Job]
     seconds: Callable[[Experiment], float]
     """What one seed takes, roughly, on two ARM cores; starting is not counted."""
+    offers: frozenset[str] = frozenset()
+    """What an algorithm may need, by word."""
     each: Callable[[Experiment], int] = lambda _: 1
     """Steps of an iteration, where no environment counts them."""
     arguments: Callable[[str, Mapping[str, Any]], dict[str, Any]] = lambda _, given: dict(given)
@@ -99,6 +101,7 @@ WORLDS: Mapping[str, World] = {
             check=lambda experiment: simulator.prepared(experiment).bytes_per_seed,
             job=simulator_run.control_job,
             seconds=simulator.rough_seconds,
+            offers=simulator.OFFERS,
         ),
         World(
             FACTS["offline"],
@@ -137,9 +140,10 @@ def world_of(algorithm: str, task: Task) -> World:
             f"{algorithm} needs a known MDP, which a simulator does not give; choose another algorithm ({others}), "
             "or a task of the exact world (such as gridworld)."
         )
-    if unknown := sorted(entry.needs - simulator.NEEDS):
-        raise InputError(f"{algorithm} needs {', '.join(unknown)}, which this version does not offer.")
-    return WORLDS[fitting[0]]
+    world = WORLDS[fitting[0]]
+    if missing := entry.needs - world.offers:
+        raise InputError(f"{algorithm} needs {', '.join(sorted(missing))}, which this version does not offer.")
+    return world
 
 
 def task_name(task: Task) -> str:
