@@ -40,7 +40,8 @@ def tree_from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], where: Path
                 f"{where} holds {jax.tree_util.keystr(path)} as {stored.dtype}{stored.shape}, but this configuration "
                 f"needs {data.dtype}{data.shape}; was it changed?"
             )
-        value = jax.numpy.asarray(stored)
+        # Without a program, which JAX would compile, and keep, for every shape that somebody opens.
+        value = jax.device_put(stored, may_alias=False)
         return jax.random.wrap_key_data(value) if _is_key(leaf) else value
 
     leaves = [fill(path, leaf) for path, leaf in named]
@@ -61,11 +62,6 @@ def stacked_shapes(make: Callable[[Array], PyTree], seeds: int) -> PyTree:
     """The shapes of what `make` makes of keys, for so many seeds at once; takes no memory."""
     keys = jax.vmap(jax.random.key)(jax.numpy.arange(seeds))
     return eqx.filter_eval_shape(eqx.filter_vmap(make), keys)
-
-
-def one(stacked: PyTree, index: int) -> PyTree:
-    """One seed's part of a stacked pytree."""
-    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, stacked)
 
 
 def _is_key(leaf: jax.Array | Shape) -> bool:

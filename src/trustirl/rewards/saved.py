@@ -3,11 +3,13 @@
 from dataclasses import asdict
 from pathlib import Path
 
+import equinox as eqx
+import jax
 from jaxtyping import PyTree
 
 from trustirl.core.errors import InputError
 from trustirl.core.files import fitting, read_arrays, read_json, write_arrays, write_json
-from trustirl.core.trees import one, stacked_shapes, tree_from_arrays, tree_to_arrays
+from trustirl.core.trees import tree_from_arrays, tree_to_arrays
 from trustirl.rewards.kinds import KINDS, Card
 from trustirl.rewards.reward import LearnedReward, precision_of
 
@@ -29,8 +31,9 @@ def load_rewards(path: str | Path) -> list[LearnedReward]:
     card, arrays = read_card(card_file), read_arrays(file)
     card.check(arrays, card_file)
     with precision_of(arrays):
-        stacked = tree_from_arrays(stacked_shapes(card.make, card.seeds), arrays, file)
-    return [card.reward(one(stacked, seed)) for seed in range(card.seeds)]
+        like = eqx.filter_eval_shape(card.make, jax.random.key(0))
+        parts = [{name: array[seed, ...] for name, array in arrays.items()} for seed in range(card.seeds)]
+        return [card.reward(tree_from_arrays(like, part, file)) for part in parts]
 
 
 def read_card(file: Path) -> Card:
