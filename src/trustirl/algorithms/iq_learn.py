@@ -71,13 +71,21 @@ def iq_learn(parts: Parts, config: IqLearnConfig) -> Algorithm:
     return Algorithm(solver, init, improve, kept=implied)
 
 
-# The authors' robots: one critic, a low fixed temperature, a slow actor, half the rows of a minibatch demonstrated.
-OURS = {"critics": 1, "temperature": 0.01, "demo_share": 0.5, "termination": "T0", "actor_learning_rate": 3e-5}
-SMALL = {"steps_per_iteration": 1000, "warmup": 500, "width": 64, "averaging": 0.1, "tau": 0.02}
-SMALL |= {"actor_learning_rate": 3e-4, "evaluate_every": 2}
+# The authors' for robots: one critic, a low fixed temperature, a slow actor, half the rows of a minibatch demonstrated.
+AUTHORS = {"critics": 1, "temperature": 0.01, "demo_share": 0.5, "termination": "T0", "actor_learning_rate": 3e-5}
+# With these Hopper-v4 falls at once and for good (three seeds of 56,000 steps); with LayerNorm, larger steps and a
+# quicker target it hops like the expert after 15,000.
+OURS = AUTHORS | {
+    "layer_norm": True,
+    "learning_rate": 1e-3,
+    "actor_learning_rate": 3e-4,
+    "tau": 0.02,
+    "averaging": 0.1,
+}
+SMALL = {"steps_per_iteration": 1000, "warmup": 500, "width": 64, "layer_norm": False, "evaluate_every": 2}
 TASKS = {
     "CartPole-v1": SMALL | {"batch": 128, "temperature": 0.02, "learning_rate": 5e-4, "steps": 20_500},
-    "Pendulum-v1": SMALL | {"learning_rate": 1e-3, "annealing": 0.1, "steps": 15_500},
+    "Pendulum-v1": SMALL | {"annealing": 0.1, "steps": 15_500},
 }
 ENTRY = Entry(
     name="iq-learn",
@@ -86,5 +94,5 @@ ENTRY = Entry(
     reference="Garg et al. 2021, IQ-Learn: Inverse soft-Q Learning for Imitation",
     worlds=("simulator",),
     needs=frozenset({"expert rows"}),
-    defaults=Defaults(OURS, TASKS, paper=OURS),
+    defaults=Defaults(OURS, TASKS, paper=AUTHORS),
 )
