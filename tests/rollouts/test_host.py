@@ -87,6 +87,18 @@ def test_the_true_final_observation_survives_the_reset(length: int, limit: int, 
         np.testing.assert_array_equal(rollout.truncated[:, 0, env], ends if limit == 3 else ~ends & False)
 
 
+@pytest.mark.parametrize("backend", ["sync", "async"])
+def test_the_unpaid_see_all_but_the_true_reward(backend: Backend) -> None:
+    seen = []
+    for paid in (True, False):
+        with HostEnvs(counter(3, 9), 1, 2, Ledger(), backend, "T3", paid=paid) as envs:
+            envs.reset(np.array([[5, 6]]))
+            seen.append(envs.rollout(None, 7))
+        assert envs.ledger.train == 6  # of 14 rows; the others repeat the end
+    assert np.isnan(seen[1].true_reward).all()
+    assert_same(*(rollout._replace(true_reward=rollout.obs) for rollout in seen))
+
+
 def test_going_on_equals_never_having_stopped() -> None:
     """With a policy so sure that noise, which each round draws anew, does not matter."""
     task = make_control_task("CartPole-v1")

@@ -7,6 +7,7 @@ noise only, never on how environments are bundled.
 Nothing here imports JAX. Worker processes are never forked from this one, whose JAX threads could deadlock them.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +75,15 @@ class FixedHorizon(gym.Wrapper):
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._terminal_obs = obs if terminated else None
         return obs, reward, False, at_horizon or (truncated and not terminated), info
+
+
+class Unpaid(gym.Wrapper):
+    """For whoever learns a reward: the true one is never looked at, and need not be a number."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Step, and pay what spoils all that it is added to."""
+        obs, _, terminated, truncated, info = self.env.step(action)
+        return obs, math.nan, terminated, truncated, info
 
 
 class Copy:

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int, Num
 from trustirl.core.errors import InputError
 from trustirl.core.machine import cores
 from trustirl.core.words import count
-from trustirl.rollouts.bundles import Bundle, FixedHorizon, Workers
+from trustirl.rollouts.bundles import Bundle, FixedHorizon, Unpaid, Workers
 from trustirl.rollouts.envpool import Pool
 from trustirl.rollouts.ledger import Ledger, Purpose
 from trustirl.rollouts.policy import Policies
@@ -34,7 +34,7 @@ CORES_FOR_ASYNC = 4
 
 
 class Rollout(NamedTuple):
-    """Aligned transitions (s_t, a_t, s_{t+1}); nothing that learns reads `true_reward`."""
+    """Aligned transitions (s_t, a_t, s_{t+1}); `true_reward` is NaN where environments are not paid."""
 
     obs: Float[np.ndarray, "steps seeds envs obs_dim"]
     action: Num[np.ndarray, "steps seeds envs ..."]
@@ -57,12 +57,14 @@ class HostEnvs:
         backend: Backend = "auto",
         termination: Termination = "T0",
         first_seed: int = 0,
+        paid: bool = True,
     ) -> None:
+        """`paid`: whether anybody may see true rewards; EnvPool, whose rewards are numbers, always tells them."""
         self.task, self.seeds, self.envs_per_seed = task, seeds, envs_per_seed
         self.seed_numbers = range(first_seed, first_seed + seeds)
         self.ledger, self.termination = ledger, termination
         self.backend = resolve_backend(backend, task)
-        self._simulator = _open(task, self.count, envs_per_seed, self.backend, termination, first_seed)
+        self._simulator = _open(task, self.count, envs_per_seed, self.backend, termination, first_seed, paid)
 
     @property
     def count(self) -> int:
@@ -126,6 +128,7 @@ def _open(
     backend: Literal["sync", "async", "envpool"],
     termination: Termination,
     first_seed: int,
+    paid: bool,
 ) -> Bundle | Workers | Pool:
     if backend == "envpool":
         if termination == "T3":
@@ -133,6 +136,8 @@ def _open(
         return Pool(task, count, envs_per_seed, first_seed)
     if termination == "T3":
         task = replace(task, make=partial(_make_fixed, task.make, task.horizon))
+    if not paid:
+        task = replace(task, make=partial(_make_unpaid, task.make))
     if backend == "sync":
         return Bundle(task, range(count), envs_per_seed, first_seed)
     return Workers(task, count, envs_per_seed, _processes(count), first_seed)
@@ -140,6 +145,10 @@ def _open(
 
 def _make_fixed(make: MakeEnv, horizon: int) -> FixedHorizon:
     return FixedHorizon(make(), horizon)
+
+
+def _make_unpaid(make: MakeEnv) -> Unpaid:
+    return Unpaid(make())
 
 
 def resolve_backend(backend: Backend, task: ControlTask) -> Literal["sync", "async", "envpool"]:

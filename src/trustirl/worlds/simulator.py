@@ -224,7 +224,8 @@ def open_stage(
 
     In a `contest` all seeds are judged on the same episodes, others than those on which imitators of the winner are.
     """
-    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination, first_seed)
+    paid = "true_reward" in kept._fields
+    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination, first_seed, paid)
     judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend, first_seed)
 
     def evaluate(agents: PyTree) -> Float[np.ndarray, "seeds episodes"]:
