@@ -1,0 +1,200 @@
+"""What every algorithm owes on Gymnasium tasks: that of `test_contract`, and to leave the true reward alone."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from tests.control.small import SETTINGS
+from trustirl.algorithms import ALGORITHMS, Entry
+from trustirl.core.trees import tree_from_arrays, tree_to_arrays
+from trustirl.core.types import TrainState, Transition
+from trustirl.demos.schema import Demos
+from trustirl.irl.loop import Loop, iterate, seed_keys
+from trustirl.training.train import setting_groups
+from trustirl.worlds.job import Experiment, settle
+from trustirl.worlds.offline import offline_job
+from trustirl.worlds.simulator import Control, build
+
+HORIZON, SEEDS = 10, 2
+LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"  # told of every program that is made, kept on disk or not
+SMALL = SETTINGS | {"steps_per_iteration": 40, "evaluation_episodes": 1}
+# What only some algorithms have.
+SMALL |= {"inner_steps": 2, "ratio_steps": 2, "clone_updates": 3, "value_updates": 3, "fit_batch": 8, "updates": 20}
+
+
+class Secret:
+    """A reward that nobody may look at."""
+
+    def _refuse(self, *_arguments: Any) -> Any:
+        raise AssertionError("the true reward was read")
+
+    __float__ = __int__ = __index__ = __bool__ = __array__ = __eq__ = __lt__ = __gt__ = _refuse
+    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __neg__ = _refuse
+    __hash__ = object.__hash__
+
+
+class Slope(gym.Env):
+    """A point that is pushed along a line, and falls off its end."""
+
+    def __init__(self, discrete: bool) -> None:
+        self.observation_space = Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = Discrete(2) if discrete else Box(-2, 2, (1,), np.float32)
+        self._discrete = discrete
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._state = self.np_random.normal(size=2, scale=0.3).astype(np.float32)
+        return self._state.copy(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        push = 2.0 * action - 1 if self._discrete else float(np.asarray(action)[0])
+        place, speed = self._state
+        self._state = np.array([place + 0.3 * speed, 0.9 * speed + 0.3 * push], np.float32)
+        return self._state.copy(), Secret(), bool(abs(self._state[0]) > 1.5), False, {}
+
+
+def slope(discrete: bool) -> gym.Env:
+    return gym.wrappers.TimeLimit(Slope(discrete), HORIZON)
+
+
+def shown(discrete: bool) -> Demos:
+    """Six episodes that always push one way."""
+    env, rows = slope(discrete), []
+    for number in range(6):
+        obs, _ = env.reset(seed=number)
+        over = False
+        while not over:
+            action = 1 if discrete else np.float32([1.5])
+            after, _, terminated, truncated, _ = env.step(action)
+            over = terminated or truncated
+            rows.append((obs, action, after, over, terminated))
+            obs = after
+    observations, actions, following, over, terminated = (np.array(column) for column in zip(*rows, strict=True))
+    ends = np.flatnonzero(over) + 1
+    assert terminated.any()
+    return Demos.from_numpy(observations, actions, ends, terminated[ends - 1], next_observations=following)
+
+
+def asked(entry: Entry, world: Any) -> Experiment:
+    groups = setting_groups(entry.name, "Slope-v0")
+    known = {name for group in groups.values() for name in vars(group)}
+    settings = {name: value for name, value in SMALL.items() if name in known}
+    return Experiment(
+        algorithm=entry.name,
+        task="Slope-v0",
+        task_args={},
+        demos="",
+        demo_episodes=None,
+        demo_choice="first",
+        seeds=SEEDS,
+        steps=400,
+        settings=settle(groups, settings, entry.name),
+        world=world,
+    )
+
+
+@contextmanager
+def programs() -> Iterator[Counter[str]]:
+    """Counts, by name, the programs that JAX makes meanwhile."""
+    made: Counter[str] = Counter()
+
+    def listen(event: str, _seconds: float, **told: Any) -> None:
+        if event == LOWERED:
+            made[str(told.get("fun_name"))] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield made
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def check_loop(loop: Loop) -> list[dict[str, np.ndarray]]:
+    """Two updates: finite, of known shapes, repeatable and resumable to the bit, and compiled once.
+
+    Returns states as a checkpoint has them.
+    """
+    keys, states, told = seed_keys(SEEDS), [], []
+    with programs() as made:
+        for state, metrics in iterate(loop, keys, 2):
+            states.append({name: array.copy() for name, array in tree_to_arrays(state).items()})
+            told.append({name: np.asarray(values) for name, values in metrics.items()})
+    assert made
+    for column in told:
+        for name, values in column.items():
+            assert values.shape == (SEEDS,), name
+            assert np.isfinite(values).all(), name
+    for arrays in states:
+        for name, array in arrays.items():
+            assert array.dtype.kind != "f" or np.isfinite(array).all(), name
+
+    kept = tree_from_arrays(loop.blank(keys), states[1], Path("kept"))  # refuses other names, shapes and types
+    with programs() as more:
+        again = [(tree_to_arrays(state), metrics) for state, metrics in iterate(loop, keys, 1)]
+        *_, (resumed, last) = iterate(loop, keys, 2, kept)
+    assert not more, f"compiled again: {dict(more)}"
+    for place, (arrays, metrics) in enumerate(again):
+        same(arrays, states[place])
+        same(metrics, told[place])
+    same(tree_to_arrays(resumed), states[2])
+    same(last, told[2])
+    return states
+
+
+def learned(parts: Control, state: TrainState) -> np.ndarray:
+    """The reward of every seed on all that it remembers."""
+    of = parts.algorithm.kept or parts.algorithm.paid
+    assert of is not None
+    rewards = eqx.filter_vmap(of)(state.irl)
+    rows: Transition = state.replay.rows
+    return np.asarray(eqx.filter_vmap(lambda reward, batch: reward(batch))(rewards, rows))
+
+
+CASES = [
+    (name, actions) for name in ALGORITHMS.trained_in("simulator", "offline") for actions in ALGORITHMS[name].actions
+]
+QUICK = {"discrete": ("dac", "f-irl", "iq-learn"), "continuous": ("csil", "bc", "plain-gradient")}
+
+
+@pytest.mark.parametrize(
+    ("name", "actions"),
+    [
+        pytest.param(*case, marks=() if case[0] in QUICK[case[1]] else pytest.mark.slow, id="-".join(case))
+        for case in CASES
+    ],
+)
+def test_contract(name: str, actions: str) -> None:
+    entry, discrete = ALGORITHMS[name], actions == "discrete"
+    task = partial(slope, discrete)
+    world = next(world for world in entry.worlds if world != "exact")
+    if world == "offline":
+        job = offline_job(asked(entry, world), shown(discrete), task)
+        states = check_loop(job.loop)
+        assert any(not np.array_equal(states[0][key], states[2][key]) for key in states[0] if ".policy" in key)
+        job.close()
+        return
+    parts = build(asked(entry, world), shown(discrete), task)
+    states = check_loop(parts.loop)
+    first, last = (tree_from_arrays(parts.loop.blank(seed_keys(SEEDS)), states[at], Path("")) for at in (0, 2))
+    paid = learned(parts, eqx.tree_at(lambda state: state.replay, first, last.replay)), learned(parts, last)
+    assert np.isfinite(paid).all()
+    assert (np.abs(paid[1] - paid[0]).max(axis=1) > 0).all()
+    with pytest.raises(AssertionError, match="the true reward was read"):
+        parts.evaluate(last.irl.policy)  # only judging looks at it
+    parts.close()
