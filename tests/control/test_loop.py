@@ -335,7 +335,7 @@ def test_a_tasks_own_number_of_steps_is_that_of_our_preset_alone(preset: Any, st
 
 @pytest.mark.parametrize(("algorithm", "task"), [("piro", "gridworld"), ("bc", "CartPole-v1")])
 def test_the_papers_preset_is_refused_where_it_says_nothing(algorithm: str, task: str) -> None:
-    with pytest.raises(InputError, match="the preset 'paper' has the paper's settings of piro and ml-irl on sim"):
+    with pytest.raises(InputError, match="the preset 'paper' has settings of papers for piro, ml-irl, "):
         setting_groups(algorithm, task, "paper")
 
 

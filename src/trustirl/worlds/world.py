@@ -71,9 +71,9 @@ def _exact(algorithm: str, task: Task, _arguments: Mapping[str, Any], preset: Pr
 
 
 def _no_paper(where: str) -> InputError:
-    have = " and ".join(entry.name for entry in ALGORITHMS.usable() if entry.defaults.paper is not None)
+    have = ", ".join(entry.name for entry in ALGORITHMS.usable() if entry.defaults.paper is not None)
     return InputError(
-        f"the preset 'paper' has the paper's settings of {have} on simulators and none for {where}; leave it away."
+        f"the preset 'paper' has settings of papers for {have} on simulators and none for {where}; leave it away."
     )
 
 
