@@ -14,6 +14,7 @@ import pytest
 from jaxtyping import Array
 
 import trustirl as ti
+from tests.control.small import SETTINGS, cartpole_demo
 from trustirl.core.errors import DemoError, InputError
 from trustirl.core.types import Transition
 from trustirl.demos.schema import Demos
@@ -22,6 +23,7 @@ from trustirl.nets.rewards import NetworkReward, RewardInputs, network_reward_fa
 from trustirl.rewards.kinds import NetworkCard
 from trustirl.rewards.reward import LearnedReward
 from trustirl.rewards.saved import load_rewards, save_rewards
+from trustirl.rollouts.host import Termination
 from trustirl.rollouts.spaces import SpacesCard
 from trustirl.tasks.gym import make_control_task
 from trustirl.worlds.simulator import standards
@@ -161,3 +163,40 @@ def test_demonstrations_must_tell_what_followed(tmp_path: Path) -> None:
     for demos, unknown in ((whole, "2 of 6"), (whole.subsample(2), "4 of 4")):
         with pytest.raises(DemoError, match=f"not known what followed {unknown} demonstrated steps.* reward_inputs"):
             ti.train("piro", task="Pendulum-v1", demos=demos, reward_inputs="transition", out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("termination", ["T2", pytest.param("T3", marks=pytest.mark.slow)])
+def test_a_reward_of_transitions_trains_where_episodes_end_and_loads(
+    termination: Termination, tmp_path: Path
+) -> None:
+    given = cartpole_demo()
+    rng = np.random.default_rng(3)
+    demos = Demos.from_numpy(
+        given.observations,
+        given.actions,
+        given.episode_ends,
+        [True, True],
+        next_observations=given.observations + rng.normal(size=given.observations.shape, scale=0.1),
+    )
+    asked = SETTINGS | {"reward_inputs": "transition", "termination": termination, "seeds": 2, "steps": 260}
+    run = ti.train("ml-irl", "CartPole-v1", demos, out=tmp_path / "run", **asked)
+    rows = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    learned = [row for row in rows if row["iteration"]]
+    assert min(row["drift"] for row in learned) > 0
+    assert all(np.isfinite(row["gap"]) for row in learned)
+
+    reward, card = ti.load(run.path).reward, json.loads((run.path / "reward.json").read_text())
+    assert (card["reward_inputs"], card["termination"]) == ("transition", termination)
+    obs, action, after = demos.observations[:5], demos.actions[:5], demos.next_observations[:5]
+    paid = reward(obs, action, after, terminated=False)
+    np.testing.assert_array_equal(paid, run.reward(obs, action, after, terminated=False))
+    np.testing.assert_array_equal(paid, reward(obs, 1 - action, after, terminated=False))
+    assert not np.allclose(paid, reward(obs, action, obs, terminated=False))
+    ended = reward(obs, action, after, terminated=True) - paid
+    if termination == "T2":  # the absorbing state's reward, which is one number, for ever after
+        np.testing.assert_allclose(ended, ended[0], rtol=1e-4)
+        assert ended[0] != 0
+    else:
+        np.testing.assert_array_equal(ended, 0)
+    with pytest.raises(InputError, match="this reward depends on next_obs"):
+        reward(obs, action)
