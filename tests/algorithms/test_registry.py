@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 import trustirl as ti
 from tests.bench.small import suite, table, trustirl
 from tests.conftest import PLUGIN
-from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo
+from tests.control.small import SETTINGS, cartpole_demo, flags, pendulum_demo
 from trustirl import algorithms
 from trustirl.algorithms import ALGORITHMS, MODULES, Defaults, Entry, register
 from trustirl.algorithms.bc import BcConfig, bc
@@ -90,6 +91,11 @@ def test_the_documents_name_every_algorithm() -> None:
     assert all(f"`{name}`" in readme for name in MODULES)
 
 
+def test_another_package_needs_no_more_than_eighty_lines() -> None:
+    files = [file for file in PLUGIN.rglob("*") if file.is_file() and file.suffix != ".pyc"]
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 80
+
+
 def test_an_installed_algorithm_is_listed_and_not_imported_for_it() -> None:
     script = "import sys; from trustirl.cli.main import main; main(['train', '--help']); "
     script += "sys.exit('plain_gradient' in sys.modules)"
@@ -120,8 +126,31 @@ def test_it_learns_on_simulators(task: str, demos: ti.Demos, tmp_path: Path) -> 
     page = (run.path / "report.html").read_text()
     assert NAME.upper() in page
     assert "What else was recorded" in page
+    assert "reward_size" in page
     assert all(np.isfinite(row["reward_size"]) for row in rows(run.path) if row["iteration"])
     assert len(ti.load(run.path).rewards) == 2
+
+
+@pytest.mark.slow  # a killed run in a known MDP is quick, below, and so is one of our own on a simulator
+@pytest.mark.parametrize(
+    ("task", "demos"),
+    [("CartPole-v1", cartpole_demo()), ("Pendulum-v1", pendulum_demo())],
+    ids=["discrete", "continuous"],
+)
+def test_its_killed_runs_on_simulators_go_on(task: str, demos: ti.Demos, tmp_path: Path) -> None:
+    """In a process that computes as this one does, and finds the package on its path."""
+    whole, killed, file = tmp_path / "whole", tmp_path / "killed", tmp_path / "demos.npz"
+    demos.save(file)
+    ti.train(NAME, task, file, seeds=2, steps=260, out=whole, **SETTINGS)
+    env = os.environ | {"JAX_ENABLE_X64": "1", "PYTHONPATH": os.pathsep.join([str(PLUGIN), *sys.path])}
+    words = ["train", NAME, "--task", task, "--demos", str(file), "--seeds", "2", "--steps", "260", *flags()]
+    process = subprocess.Popen([sys.executable, "-m", "trustirl", *words, "--out", str(killed)], env=env)
+    while process.poll() is None:
+        if (killed / "metrics.jsonl").exists() and (killed / "metrics.jsonl").read_text():
+            process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert trustirl("resume", killed) == 0
+    assert rows(killed) == rows(whole)
 
 
 def test_it_learns_where_the_mdp_is_known_and_a_killed_run_goes_on(tmp_path: Path) -> None:

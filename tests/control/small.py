@@ -32,6 +32,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def flags() -> list[str]:
+    """The settings as a person types them."""
+    return [f"--{name.replace('_', '-')}={value}".replace("=True", "") for name, value in SETTINGS.items()]
+
+
 def cartpole_demo() -> Demos:
     rng = np.random.default_rng(0)
     return Demos.from_numpy(rng.normal(size=(60, 4)), rng.integers(2, size=60), [30, 60], [True, False])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import trustirl as ti
-from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo, stopping
+from tests.control.small import SETTINGS, cartpole_demo, flags, pendulum_demo, stopping
 from trustirl.runs.folder import RunFolder
 
 DEMOS = {"CartPole-v1": cartpole_demo, "Pendulum-v1": pendulum_demo}
@@ -264,11 +264,6 @@ def test_kill_9_loses_nothing(run: ti.Run, tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
     ti.resume(out)
     assert metrics(out) == metrics(run.path)
-
-
-def flags() -> list[str]:
-    """The settings as a person types them."""
-    return [f"--{name.replace('_', '-')}={value}".replace("=True", "") for name, value in SETTINGS.items()]
 
 
 def command(task: str, demos: Path, out: Path, cache: Path) -> subprocess.Popen[bytes]:
