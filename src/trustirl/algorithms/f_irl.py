@@ -11,7 +11,7 @@ where the agent never goes.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, PyTree
 
 from trustirl.algorithms.entry import Defaults, Entry
-from trustirl.algorithms.shared import FOLLOWER
+from trustirl.algorithms.shared import FOLLOWER, PENDULUM
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, trainable
 from trustirl.core.errors import InputError
@@ -36,7 +36,7 @@ DIVERGENCES = {"fkl": jnp.exp, "rkl": lambda log_ratio: log_ratio, "js": jax.nn.
 class FIrlConfig:
     """Settings of the reward step and of the density ratio."""
 
-    divergence: Literal["fkl", "rkl", "js"] = "rkl"
+    divergence: Literal["fkl", "rkl", "js"] = "js"
     """What is descended: forward or reverse KL, or Jensen and Shannon's."""
     reward_step: float = 1e-3
     """Adam's step size for the reward."""
@@ -122,6 +122,11 @@ def f_irl(parts: Parts, config: FIrlConfig) -> Algorithm:
     return Algorithm(solver, init, following(solver, learned), update_reward, learned, learned)
 
 
+# Episodes cost many steps, and the paper's single step of the reward would waste them.
+WHOLE_EPISODES: dict[str, Any] = {"termination": "T3", "reward_inputs": "state"}
+WHOLE_EPISODES |= {"inner_steps": 50, "ratio_steps": 200}
+# Half of the steps are practice. With the reverse KL the last policies waver more.
+SHORT: dict[str, Any] = {"envs": 4, "steps_per_iteration": 800, "rounds": 4, "update_ratio": 2.0}
 ENTRY = Entry(
     name="f-irl",
     config=FIrlConfig,
@@ -130,5 +135,5 @@ ENTRY = Entry(
     "Marginal Matching",
     worlds=("simulator",),
     needs=frozenset({"episodes"}),
-    defaults=Defaults(FOLLOWER | {"termination": "T3", "reward_inputs": "state"}),
+    defaults=Defaults(FOLLOWER | WHOLE_EPISODES, {"Pendulum-v1": PENDULUM | SHORT}),
 )
