@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.algorithms.contract import check_loop
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.descend import decaying_adam, decays, trainable
 from trustirl.core.measure import whole
@@ -60,17 +61,10 @@ QUICK = [
     [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES],
 )
 def test_contract(name: str, kind: str, action_inputs: bool) -> None:
-    loop = small_loop(name, kind, action_inputs)
-    gaps = []
-    for state, metrics in iterate(loop, seed_keys(2), 5):  # raises if the step compiles more than once
-        gaps.append(np.asarray(metrics["gap"]))
-        assert all(np.isfinite(leaf).all() for leaf in leaves(state))
-        assert all(np.isfinite(value).all() for value in metrics.values())
-    assert int(state.iteration[0]) == 5
-    assert not np.allclose(gaps[0], gaps[-1])
-    again = run(loop, 5, seeds=2)
-    for one, other in zip(leaves(state), leaves(again), strict=True):
-        np.testing.assert_array_equal(one, other)
+    loop = small_loop(name, kind, action_inputs)  # raises if the step compiles more than once
+    states, told = check_loop(loop)
+    assert not np.allclose(told[0]["gap"], told[-1]["gap"])
+    assert any(not np.array_equal(states[0][part], states[-1][part]) for part in states[0] if ".reward" in part)
 
 
 def test_adding_seeds_leaves_the_first_as_it_was() -> None:
@@ -84,15 +78,6 @@ def test_a_second_compilation_is_an_error() -> None:
     run(loop, 1, seeds=1)
     with pytest.raises(RuntimeError, match="can only be traced 1 times"):
         run(loop, 1, seeds=2)
-
-
-def test_resuming_from_a_state_is_exact() -> None:
-    loop = small_loop("piro")
-    complete = run(loop, 6)
-    half = run(loop, 3)
-    *_, (resumed, _) = iterate(loop, seed_keys(1), 6, half)
-    for one, other in zip(leaves(complete), leaves(resumed), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_rounds_of_policy_iteration_learn_too() -> None:

@@ -1,32 +1,28 @@
 """What every algorithm owes on Gymnasium tasks: that of `test_contract`, and to leave the true reward alone."""
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import gymnasium as gym
-import jax
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from tests.algorithms.contract import SEEDS, check_loop
 from tests.control.small import SETTINGS
 from trustirl.algorithms import ALGORITHMS, Entry
-from trustirl.core.trees import tree_from_arrays, tree_to_arrays
+from trustirl.core.trees import tree_from_arrays
 from trustirl.core.types import TrainState, Transition
 from trustirl.demos.schema import Demos
-from trustirl.irl.loop import Loop, iterate, seed_keys
+from trustirl.irl.loop import seed_keys
 from trustirl.training.train import setting_groups
 from trustirl.worlds.job import Experiment, settle
 from trustirl.worlds.offline import offline_job
 from trustirl.worlds.simulator import Control, build
 
-HORIZON, SEEDS = 10, 2
-LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"  # told of every program that is made, kept on disk or not
+HORIZON = 10
 SMALL = SETTINGS | {"steps_per_iteration": 40, "evaluation_episodes": 1}
 # What only some algorithms have.
 SMALL |= {"inner_steps": 2, "ratio_steps": 2, "clone_updates": 3, "value_updates": 3, "fit_batch": 8, "updates": 20}
@@ -103,60 +99,6 @@ def asked(entry: Entry, world: Any) -> Experiment:
     )
 
 
-@contextmanager
-def programs() -> Iterator[Counter[str]]:
-    """Counts, by name, the programs that JAX makes meanwhile."""
-    made: Counter[str] = Counter()
-
-    def listen(event: str, _seconds: float, **told: Any) -> None:
-        if event == LOWERED:
-            made[str(told.get("fun_name"))] += 1
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield made
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
-
-
-def check_loop(loop: Loop) -> list[dict[str, np.ndarray]]:
-    """Two updates: finite, of known shapes, repeatable and resumable to the bit, and compiled once.
-
-    Returns states as a checkpoint has them.
-    """
-    keys, states, told = seed_keys(SEEDS), [], []
-    with programs() as made:
-        for state, metrics in iterate(loop, keys, 2):
-            states.append({name: array.copy() for name, array in tree_to_arrays(state).items()})
-            told.append({name: np.asarray(values) for name, values in metrics.items()})
-    assert made
-    for column in told:
-        for name, values in column.items():
-            assert values.shape == (SEEDS,), name
-            assert np.isfinite(values).all(), name
-    for arrays in states:
-        for name, array in arrays.items():
-            assert array.dtype.kind != "f" or np.isfinite(array).all(), name
-
-    kept = tree_from_arrays(loop.blank(keys), states[1], Path("kept"))  # refuses other names, shapes and types
-    with programs() as more:
-        again = [(tree_to_arrays(state), metrics) for state, metrics in iterate(loop, keys, 1)]
-        *_, (resumed, last) = iterate(loop, keys, 2, kept)
-    assert not more, f"compiled again: {dict(more)}"
-    for place, (arrays, metrics) in enumerate(again):
-        same(arrays, states[place])
-        same(metrics, told[place])
-    same(tree_to_arrays(resumed), states[2])
-    same(last, told[2])
-    return states
-
-
 def learned(parts: Control, state: TrainState) -> np.ndarray:
     """The reward of every seed on all that it remembers."""
     of = parts.algorithm.kept or parts.algorithm.paid
@@ -185,12 +127,12 @@ def test_contract(name: str, actions: str) -> None:
     world = next(world for world in entry.worlds if world != "exact")
     if world == "offline":
         job = offline_job(asked(entry, world), shown(discrete), task)
-        states = check_loop(job.loop)
+        states, _ = check_loop(job.loop)
         assert any(not np.array_equal(states[0][key], states[2][key]) for key in states[0] if ".policy" in key)
         job.close()
         return
     parts = build(asked(entry, world), shown(discrete), task)
-    states = check_loop(parts.loop)
+    states, _ = check_loop(parts.loop)
     first, last = (tree_from_arrays(parts.loop.blank(seed_keys(SEEDS)), states[at], Path("")) for at in (0, 2))
     paid = learned(parts, eqx.tree_at(lambda state: state.replay, first, last.replay)), learned(parts, last)
     assert np.isfinite(paid).all()
