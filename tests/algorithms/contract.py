@@ -14,6 +14,7 @@ from trustirl.irl.loop import Loop, iterate, seed_keys
 
 SEEDS = 2
 LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"  # of every program, also of those on disk
+OWN = ("start", "step", "made", "updated", "measured", "update_reward")  # programs of a loop
 
 Arrays = dict[str, np.ndarray]
 
@@ -50,7 +51,9 @@ def check_loop(loop: Loop) -> tuple[list[Arrays], list[Arrays]]:
         for state, metrics in iterate(loop, keys, 2):
             states.append({name: array.copy() for name, array in tree_to_arrays(state).items()})
             told.append({name: np.asarray(values) for name, values in metrics.items()})
-    assert made
+    own = {name: made[f"jit({name})"] for name in OWN if made[f"jit({name})"]}
+    assert {"updated", "step"} & own.keys()  # of simulators, and of worlds that are one program
+    assert set(own.values()) == {1}, f"compiled more than once: {own}"
     for column in told:
         for name, values in column.items():
             assert values.shape == (SEEDS,), name
