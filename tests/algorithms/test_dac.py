@@ -21,7 +21,7 @@ from trustirl.nets.rewards import NetworkReward, blank_network_reward
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.softq import softq
 from trustirl.rl.targets import terminal_value
-from trustirl.worlds.simulator import expert_data
+from trustirl.worlds.matching import expert_data
 
 DISCOUNT = 0.9
 ENDS = np.array([False, False, True, False, True, False])  # of six steps that a learner remembers

@@ -22,7 +22,8 @@ from trustirl.irl.measures import Weighing, weighted
 from trustirl.nets.rewards import TableReward, blank_network_reward
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.softq import softq
-from trustirl.worlds.simulator import build, expert_data, prepared
+from trustirl.worlds.matching import expert_data
+from trustirl.worlds.simulator import build, prepared
 
 HORIZON = 3
 PAID = np.array([0.0, 1.0])  # log 2 of these is the reward whose policy made the trajectories

@@ -29,8 +29,9 @@ from trustirl.training.train import question, setting_groups
 from trustirl.worlds.exact import ExactOptions
 from trustirl.worlds.fixed_reward import ExpertOptions
 from trustirl.worlds.job import Experiment, settle, told_steps
+from trustirl.worlds.matching import expert_data
 from trustirl.worlds.memory import check_memory
-from trustirl.worlds.simulator import build, expert_data, iterations
+from trustirl.worlds.simulator import build, iterations
 
 SLOW = pytest.mark.slow  # another kind of what a quick case checks already
 

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import register
 from tests.control.small import experiment
 from trustirl.demos.inspect import inspect
 from trustirl.demos.schema import Demos
-from trustirl.worlds.simulator import Matched, matched
+from trustirl.worlds.matching import Matched, matched
 
 
 @pytest.fixture(autouse=True, scope="module")

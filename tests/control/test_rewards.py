@@ -26,7 +26,7 @@ from trustirl.rewards.saved import load_rewards, save_rewards
 from trustirl.rollouts.host import Termination
 from trustirl.rollouts.spaces import SpacesCard
 from trustirl.tasks.gym import make_control_task
-from trustirl.worlds.simulator import standards
+from trustirl.worlds.matching import standards
 
 
 def pairs(scale: float, count: int = 200) -> Transition:

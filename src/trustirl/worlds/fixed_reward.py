@@ -33,8 +33,9 @@ from trustirl.rollouts.policy import Policies
 from trustirl.runs.policies import host_policies, make_solver
 from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment, filled
+from trustirl.worlds.matching import example_row
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
-from trustirl.worlds.simulator import StageOptions, example_row, open_stage
+from trustirl.worlds.stage import StageOptions, open_stage
 
 Task = str | gym.Env | Callable[..., gym.Env]
 

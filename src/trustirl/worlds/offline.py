@@ -28,9 +28,10 @@ from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import host_policies, make_solver, save_policies
 from trustirl.worlds.job import Experiment, Job, Row, columns, filled, told_steps
+from trustirl.worlds.matching import Matched, matched, standards
 from trustirl.worlds.memory import check_networks
-from trustirl.worlds.simulator import Matched, StageOptions, matched, standards
 from trustirl.worlds.simulator_run import stage_facts, summary_of
+from trustirl.worlds.stage import StageOptions
 
 FIT_SECONDS = 0.004  # of a gradient step
 

@@ -1,0 +1,104 @@
+"""Environments of a run: those to practise in, and those where policies are judged."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, PyTree
+
+from trustirl.core.checks import at_least, at_most
+from trustirl.core.records import Solver
+from trustirl.irl.measures import Steps
+from trustirl.rollouts.host import (
+    Backend,
+    HostEnvs,
+    Termination,
+    episode_seeds,
+    evaluate_returns,
+    evaluation_envs,
+)
+from trustirl.rollouts.ledger import Ledger, Purpose
+from trustirl.rollouts.policy import Policies
+from trustirl.tasks.gym import ControlTask
+
+
+@dataclass(frozen=True)
+class StageOptions:
+    """How environments are stepped, and how often a run is looked at."""
+
+    backend: Backend = "auto"
+    """How environments are stepped: in this process, in several, or by EnvPool."""
+    evaluate_every: int = 4
+    """Iterations between evaluations."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation and seed."""
+    checkpoint_every: int = 10
+    """Iterations between checkpoints."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be."""
+        at_least(1, self, "evaluate_every", "evaluation_episodes", "checkpoint_every")
+        at_most(100_000, self, "evaluation_episodes")
+
+
+class Practice:
+    """Environments of all seeds, and the round of an iteration that they have reached."""
+
+    def __init__(self, envs: HostEnvs, to_host: Callable[[PyTree], Policies], kept: type[Any] = Steps) -> None:
+        """`to_host` fetches the policies of stacked actors from the device; `kept` names what a learner may see."""
+        self.envs, self._to_host, self._kept = envs, to_host, kept
+
+    def fresh(self, iteration: int, purpose: Purpose) -> None:
+        """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
+        rows = [episode_seeds(seed, iteration, self.envs.envs_per_seed, purpose) for seed in self.envs.seed_numbers]
+        self.envs.reset(np.stack(rows))
+        self._iteration, self._purpose, self._round = iteration, purpose, 0
+
+    def collect(self, actor: PyTree | None, steps: int) -> Any:
+        """Go on for `steps` steps in every environment; without an actor, at random."""
+        policies = None if actor is None else self._to_host(actor)
+        rollout = self.envs.rollout(policies, steps, self._purpose, self._iteration, self._round)
+        self._round += 1
+        return self._kept(*(getattr(rollout, name) for name in self._kept._fields))
+
+
+class Stage(NamedTuple):
+    """Environments to practise in, and others where policies are judged."""
+
+    practice: Practice
+    backend: str
+    evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]  # true returns of the agents' outcomes
+    close: Callable[[], None]
+
+
+def open_stage(
+    task: ControlTask,
+    seeds: int,
+    envs_per_seed: int,
+    options: StageOptions,
+    termination: Termination,
+    ledger: Ledger,
+    solver: Solver,
+    to_host: Callable[[PyTree], Policies],
+    kept: type[Any] = Steps,
+    contest: bool = False,
+    first_seed: int = 0,
+) -> Stage:
+    """Open the environments of a run.
+
+    In a `contest` all seeds are judged on the same episodes, others than those on which imitators of the winner are.
+    """
+    paid = "true_reward" in kept._fields
+    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination, first_seed, paid)
+    judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend, first_seed)
+
+    def evaluate(agents: PyTree) -> Float[np.ndarray, "seeds episodes"]:
+        policies, root = to_host(solver.outcome(agents)), int(contest)
+        return evaluate_returns(judged, policies, options.evaluation_episodes, root, alike=contest)
+
+    def close() -> None:
+        envs.close()
+        judged.close()
+
+    return Stage(Practice(envs, to_host, kept), envs.backend, evaluate, close)
