@@ -6,10 +6,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.algorithms.csil import CsilConfig, csil, slope
+from trustirl.core.descend import fitted
 from trustirl.core.measure import minibatches
 from trustirl.core.records import Parts
 from trustirl.core.types import ExpertData, Transition
@@ -103,3 +105,19 @@ def test_the_critics_loss_is_the_papers() -> None:
 
 def test_continuous_actions_alone() -> None:
     assert ALGORITHMS["csil"].actions == ("continuous",)
+
+
+@pytest.mark.parametrize(("updates", "made"), [(7, 7), (100, 100), (250, 249), (300, 300)])
+def test_fits_make_as_many_updates_as_rounds_of_one_length_allow(updates: int, made: int) -> None:
+    """Plain steps of length 1 down a slope of 1 count themselves; what stays is the network of the round's start."""
+    seen: list[float] = []
+
+    def slide(net: jax.Array, old: jax.Array, rows: jax.Array) -> jax.Array:
+        jax.debug.callback(lambda x: seen.append(float(x)), old)
+        return net + 0.0 * rows.sum()
+
+    net = fitted(slide, optax.sgd(1.0), jnp.asarray(0.0), jnp.ones((4, 1)), updates, 2, jax.random.key(0))
+    jax.effects_barrier()
+    assert float(net) == -made
+    rounds = -(-updates // 100)
+    assert sorted({-round(x) for x in seen}) == [number * (made // rounds) for number in range(rounds)]

@@ -48,17 +48,19 @@ def fitted(
     batch: int,
     key: Array,
 ) -> Any:
-    """Minimise `loss(net, old, rows)` on minibatches; `old` is the network of up to a hundred updates ago."""
-    count, together = len(jax.tree.leaves(rows)[0]), min(updates, 100)
+    """Minimise `loss(net, old, rows)` on minibatches, in rounds of up to a hundred during which `old` stays.
+
+    The rounds are of one length, so that a few updates may be left out.
+    """
+    count, rounds = len(jax.tree.leaves(rows)[0]), -(-updates // 100)
+    together = updates // rounds
 
     def some(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
         index = jax.random.randint(key, (together, batch), 0, count)
         batches = jax.tree.map(lambda x: x[index], rows)
         return descend(loss, optimizer, *carry, (batches,), carry[0]), None
 
-    (net, _), _ = jax.lax.scan(
-        some, (net, optimizer.init(trainable(net))), jax.random.split(key, updates // together)
-    )
+    (net, _), _ = jax.lax.scan(some, (net, optimizer.init(trainable(net))), jax.random.split(key, rounds))
     return net
 
 
