@@ -12,6 +12,7 @@ import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from synthetic_run import write_bench, write_control_run
 
+from trustirl.core.worlds import FACTS
 from trustirl.demos.record import restore_state
 from trustirl.demos.schema import Demos
 from trustirl.report import write_comparison
@@ -62,13 +63,13 @@ def test_what_has_no_such_camera_is_left_alone() -> None:
 @pytest.mark.parametrize("given", [{}, {"demo_episodes": 1, "demo_choice": "longest"}])
 def test_the_expert_is_who_was_demonstrated(given: dict[str, Any]) -> None:
     config = {"task": "CartPole-v1", "demos": "packaged"} | given
-    run = SimpleNamespace(policy=lambda _: 1, config=config)
+    run = SimpleNamespace(policy=lambda _: 1, config=config, world=FACTS["simulator"])
     shown = dict(_episodes(run, gym.make("CartPole-v1")))
     demos = Demos.packaged("CartPole-v1")
     assert demos.states is not None
     assert list(shown) == ["learner", "expert"]
     np.testing.assert_array_equal(shown["expert"], demos.states[: demos.episode_ends[0]])
-    of_an_expert = SimpleNamespace(policy=run.policy, config={"task": "CartPole-v1"})
+    of_an_expert = SimpleNamespace(policy=run.policy, config={"task": "CartPole-v1"}, world=FACTS["fixed reward"])
     assert [name for name, _ in _episodes(of_an_expert, gym.make("CartPole-v1"))] == ["learner"]
 
 
