@@ -223,6 +223,7 @@ def unpaid() -> gym.Env:
     return gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda _: 0.0)
 
 
+@pytest.mark.slow  # two runs and a page of their comparison; that practice reads no reward is quickly tested
 def test_an_environment_that_always_pays_nothing_can_be_learned_in_and_compared(tmp_path: Path) -> None:
     shown = cartpole_demo()
     fit: dict[str, Any] = {"width": 8, "depth": 1, "updates": 10, "fit_batch": 16, "evaluation_episodes": 2}

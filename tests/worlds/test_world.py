@@ -16,7 +16,12 @@ from trustirl.worlds.job import Experiment
 from trustirl.worlds.world import WORLDS, world_of
 
 FIT = {"width": 8, "depth": 1, "updates": 10, "fit_batch": 16, "evaluation_episodes": 2}
-RUNS = [("mce", "exact"), ("bc", "offline"), pytest.param("ml-irl", "simulator", marks=pytest.mark.slow)]
+SLOW = pytest.mark.slow  # the same as with a quicker one
+RUNS = [
+    pytest.param("mce", "exact", marks=SLOW),
+    ("bc", "offline"),
+    pytest.param("ml-irl", "simulator", marks=SLOW),
+]
 ASKING = (
     r"is_exact",
     r'"(plan|offline|control|exact|expert)" (not )?in ',
@@ -105,11 +110,11 @@ def test_an_older_run_tells_its_world_by_its_settings() -> None:
 
 
 def test_a_run_whose_algorithm_learned_no_reward_opens_without_one(tmp_path: Path) -> None:
-    run = train("ml-irl", tmp_path / "run")
+    run = train("mce", tmp_path / "run", steps=2)
     (run.path / "summary.json").write_text(json.dumps(run.summary | {"learns_reward": False}))
     (run.path / "reward.json").unlink()
     again = ti.load(run.path)
     assert again.rewards == []
-    with pytest.raises(ti.InputError, match="ml-irl, which learns no reward"):
+    with pytest.raises(ti.InputError, match="mce, which learns no reward"):
         again.reward  # noqa: B018
     assert not read_run(run.path).learns_reward
