@@ -109,12 +109,13 @@ def test_an_older_run_tells_its_world_by_its_settings() -> None:
     assert world_in(old | {"algorithm": "piro", "control": {}}, "").name == "simulator"
 
 
+@SLOW  # a whole run on a simulator
 def test_a_run_whose_algorithm_learned_no_reward_opens_without_one(tmp_path: Path) -> None:
-    run = train("mce", tmp_path / "run", steps=2)
+    run = train("ml-irl", tmp_path / "run")
     (run.path / "summary.json").write_text(json.dumps(run.summary | {"learns_reward": False}))
     (run.path / "reward.json").unlink()
     again = ti.load(run.path)
     assert again.rewards == []
-    with pytest.raises(ti.InputError, match="mce, which learns no reward"):
+    with pytest.raises(ti.InputError, match="ml-irl, which learns no reward"):
         again.reward  # noqa: B018
     assert not read_run(run.path).learns_reward
