@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
@@ -10,7 +9,7 @@ from trustirl.core.mdp import MDP
 from trustirl.core.measure import Reward
 from trustirl.core.records import Algorithm, Sampler, Turned
 from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData
-from trustirl.irl.loop import strongly_typed, three_keys
+from trustirl.irl.loop import sampler_on_device, strongly_typed, three_keys
 from trustirl.irl.terms import gap
 from trustirl.rl.exact import occupancy
 
@@ -31,11 +30,4 @@ def exact_sampler(algorithm: Algorithm, expert: ExpertData, mdp: MDP, observe: O
         metrics = metrics | observe(irl.policy, reward) | {"gap": gap(reward, data.demo, data.learner)}
         return strongly_typed(irl), None, strongly_typed(data), metrics
 
-    @eqx.filter_vmap
-    def begin(key: Array, turn_key: Array) -> Turned:
-        return one_turn(algorithm.init(key, expert), turn_key)
-
-    def turn(irl: IrlState, _: None, keys: Array, _iteration: Array) -> Turned:
-        return eqx.filter_vmap(one_turn)(irl, keys)
-
-    return Sampler(three_keys, begin, turn, lambda key: one_turn(algorithm.init(key, expert), key)[:3])
+    return sampler_on_device(three_keys, lambda key: algorithm.init(key, expert), one_turn)

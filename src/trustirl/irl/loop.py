@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from trustirl.core.records import Algorithm, Sampler
+from trustirl.core.records import Algorithm, Sampler, Turned
 from trustirl.core.types import IrlState, Metrics, RewardData, TrainState
 from trustirl.irl.terms import drift
 
@@ -90,6 +90,23 @@ def iterate(
     for _ in range(int(state.iteration[0]), iterations):
         state, metrics = loop.step(state)
         yield state, metrics
+
+
+def sampler_on_device(
+    split: Callable[[Array, bool], Any],
+    init: Callable[[Array], IrlState],
+    one_turn: Callable[[IrlState, Array], Turned],
+) -> Sampler:
+    """The sampler of a world in which nothing is stepped, of functions of one seed."""
+
+    @eqx.filter_vmap
+    def begin(key: Array, turn_key: Array) -> Turned:
+        return one_turn(init(key), turn_key)
+
+    def turn(irl: IrlState, _: None, keys: Array, _iteration: Array) -> Turned:
+        return eqx.filter_vmap(one_turn)(irl, keys)
+
+    return Sampler(split, begin, turn, lambda key: one_turn(init(key), key)[:3])
 
 
 def three_keys(keys: Array, _first: bool) -> tuple[Array, Array, Array]:
