@@ -165,16 +165,12 @@ def small(**changes: Any) -> Any:
         ({"extra_steps": 200}, "extra_steps must be 400"),
         ({"envs": 1}, "envs must be at least 2"),
         ({"termination": "T2"}, "termination must be T3, got T2"),
+        ({"reward_inputs": "state-action"}, "reward_inputs must be state, got state-action"),
     ],
 )
 def test_what_it_cannot_learn_from_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         prepared(small(**changes), pendulum_demo())
-
-
-def test_a_reward_of_actions_is_refused() -> None:
-    with pytest.raises(InputError, match="reward_inputs must be state, got state-action"):
-        build(small(reward_inputs="state-action"), pendulum_demo())
 
 
 def test_episodes_reach_the_reward_step_and_the_ledger() -> None:

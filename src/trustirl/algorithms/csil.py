@@ -22,11 +22,12 @@ from jaxtyping import Array, Bool, Float, PyTree
 from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import fitted
-from trustirl.core.records import Algorithm, DrawBatch, Parts, Solver
-from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
+from trustirl.core.records import Algorithm, Parts, Solver
+from trustirl.core.types import ExpertData, IrlState, Transition
+from trustirl.irl.compose import policy_step
 from trustirl.nets.agent_rewards import LogRatioReward, log_ratio_reward
 from trustirl.nets.policies import INSIDE, StationaryActor, largest_log_ratio
-from trustirl.rl.targets import ActionValue, Fit, nothing, successors
+from trustirl.rl.targets import ActionValue, Fit, no_reward, successors
 
 LEAST = -5.0  # rewards below count no more in what pushes the learner's down
 
@@ -104,16 +105,11 @@ def csil(parts: Parts, config: CsilConfig) -> Algorithm:
         agent = solver.init(agent_key, actor=clone, critic=critic, partner=reward, prior=clone)
         return IrlState(agent, reward=None, optimizer=None)
 
-    def improve(state: IrlState, draw: DrawBatch | None, key: Array) -> tuple[IrlState, Metrics]:
-        assert draw is not None
-        agent, metrics = solver.improve(state.policy, draw, nothing, key)
-        return replace(state, policy=agent), metrics
-
     def refined(state: IrlState) -> LogRatioReward:
         reward: LogRatioReward = state.policy.partner
         return reward
 
-    return Algorithm(solver, init, improve, paid=refined, kept=refined)
+    return Algorithm(solver, init, policy_step(solver, lambda _: no_reward), paid=refined, kept=refined)
 
 
 def slope(q: ActionValue, rows: Transition, where: Bool[Array, " batch"]) -> Float[Array, ""]:

@@ -13,7 +13,6 @@ where the agent never goes.
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, PyTree
@@ -22,11 +21,10 @@ from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.algorithms.shared import FOLLOWER, PENDULUM
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, trainable
-from trustirl.core.errors import InputError
 from trustirl.core.measure import Reward, concat
 from trustirl.core.records import Algorithm, Parts, Solver
 from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData, Transition
-from trustirl.irl.compose import following, learned
+from trustirl.irl.compose import learned, policy_step
 from trustirl.irl.terms import cross_entropy
 
 DIVERGENCES = {"fkl": jnp.exp, "rkl": lambda log_ratio: log_ratio, "js": jax.nn.softplus}
@@ -85,9 +83,6 @@ def f_irl(parts: Parts, config: FIrlConfig) -> Algorithm:
     solver: Solver = parts.make_solver()
     optimizer = decaying_adam(config.reward_step, 0.0, config.weight_decay)
     ratio_optimizer = decaying_adam(config.ratio_step, 0.0, config.weight_decay)
-    inputs = eqx.filter_eval_shape(parts.make_reward, jax.random.key(0)).reward_inputs
-    if inputs != "state":
-        raise InputError(f"f-irl compares how often states are visited: reward_inputs must be state, got {inputs}.")
 
     def init(key: Array, expert: ExpertData) -> IrlState:
         assert expert.episode is not None
@@ -119,7 +114,7 @@ def f_irl(parts: Parts, config: FIrlConfig) -> Algorithm:
         ratio = Ratio(logit, ratio_state, ratio.episode)
         return replace(state, reward=reward, optimizer=optimizer_state, extra=ratio), {}
 
-    return Algorithm(solver, init, following(solver, learned), update_reward, learned, learned)
+    return Algorithm(solver, init, policy_step(solver, learned), update_reward, learned, learned)
 
 
 # Episodes cost many steps, and the paper's single step of the reward would waste them.
@@ -134,6 +129,6 @@ ENTRY = Entry(
     reference="Ni, Sikchi, Wang, Gupta, Lee and Eysenbach 2021, f-IRL: Inverse Reinforcement Learning via State "
     "Marginal Matching",
     worlds=("simulator",),
-    needs=frozenset({"episodes"}),
+    needs=frozenset({"episodes", "rewards of states"}),
     defaults=Defaults(FOLLOWER | WHOLE_EPISODES, {"Pendulum-v1": PENDULUM | SHORT}),
 )

@@ -8,17 +8,18 @@ over all rows, too, not over the expert's alone. Both are the authors' choice on
 objective; the policy follows Q as in any soft Q-learning or SAC. Nothing follows an end (T0), as in the paper.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.core.checks import at_most, positive
-from trustirl.core.records import Algorithm, DrawBatch, Parts, Solver
-from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
+from trustirl.core.records import Algorithm, Parts, Solver
+from trustirl.core.types import ExpertData, IrlState, Transition
+from trustirl.irl.compose import policy_step
 from trustirl.nets.agent_rewards import ValueReward, value_reward
-from trustirl.rl.targets import CriticLoss, Fit, nothing
+from trustirl.rl.targets import CriticLoss, Fit, no_reward
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,6 @@ def iq_learn(parts: Parts, config: IqLearnConfig) -> Algorithm:
     def init(key: Array, _expert: ExpertData) -> IrlState:
         return IrlState(solver.init(key), reward=None, optimizer=None)
 
-    def improve(state: IrlState, draw: DrawBatch | None, key: Array) -> tuple[IrlState, Metrics]:
-        assert draw is not None
-        agent, metrics = solver.improve(state.policy, draw, nothing, key)
-        return replace(state, policy=agent), metrics
-
     def implied(state: IrlState) -> ValueReward:
         agent, settings = state.policy, parts.config
         discrete = parts.spaces.discrete
@@ -68,7 +64,7 @@ def iq_learn(parts: Parts, config: IqLearnConfig) -> Algorithm:
         mean, std = parts.statistics
         return value_reward(agent.critic, actor, temperature, mean, std, settings.discount)
 
-    return Algorithm(solver, init, improve, kept=implied)
+    return Algorithm(solver, init, policy_step(solver, lambda _: no_reward), kept=implied)
 
 
 # The authors' for robots: one critic, a low fixed temperature, a slow actor, demonstrated rows in every minibatch.

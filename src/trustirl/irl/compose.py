@@ -37,10 +37,10 @@ def explicit(
         reward = make_reward(reward_key)
         return IrlState(solver.init(policy_key), reward, optimizer.init(trainable(reward)), extra)
 
-    return Algorithm(solver, init, following(solver, paid), update_reward, paid, kept)
+    return Algorithm(solver, init, policy_step(solver, paid), update_reward, paid, kept)
 
 
-def following(
+def policy_step(
     solver: Solver | ExactSolver, paid: Callable[[IrlState], Reward]
 ) -> Callable[[IrlState, DrawBatch | None, Array], tuple[IrlState, Metrics]]:
     """The policy step of whoever follows a reward: the solver's."""

@@ -47,7 +47,7 @@ CriticLoss = Callable[[Fit, Transition], Float[Array, ""]]
 """A scalar that is differentiated in the critic and its partner alone."""
 
 
-def nothing(batch: Transition) -> Float[Array, "..."]:
+def no_reward(batch: Transition) -> Float[Array, "..."]:
     """The reward of methods whose critic loss has its own, or implies one."""
     return jnp.zeros_like(batch.weight)
 

@@ -33,7 +33,7 @@ from trustirl.worlds.matching import Matched, example_row, expert_data, matched,
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
 from trustirl.worlds.stage import StageOptions, open_stage
 
-OFFERS = frozenset({"episodes", "expert rows"})  # what algorithms may need of this world
+OFFERS = frozenset({"episodes", "expert rows", "rewards of states"})  # what algorithms may need of this world
 UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
 
 
@@ -151,6 +151,11 @@ def _needed(entry: Entry, plan: Plan, options: ControlOptions, given: Matched) -
                 f"{entry.name} must know what followed a demonstrated step, and the demos are subsampled without "
                 "next_observations; give whole episodes, or next_observations."
             )
+    if "rewards of states" in entry.needs and options.reward_inputs != "state":
+        raise InputError(
+            f"{entry.name} compares how often states are visited: reward_inputs must be state, got "
+            f"{options.reward_inputs}."
+        )
     if "episodes" not in entry.needs:
         return plan
     whole = plan.envs * given.task.horizon
