@@ -119,3 +119,10 @@ def test_a_run_whose_algorithm_learned_no_reward_opens_without_one(tmp_path: Pat
     with pytest.raises(ti.InputError, match="ml-irl, which learns no reward"):
         again.reward  # noqa: B018
     assert not read_run(run.path).learns_reward
+
+
+@pytest.mark.parametrize(("algorithm", "example"), [("dac", "CartPole-v1"), ("csil", "Pendulum-v1")])
+def test_the_advice_for_another_task_can_be_followed(algorithm: str, example: str) -> None:
+    with pytest.raises(ti.InputError, match=f"give it a Gymnasium task, such as {example}"):
+        world_of(algorithm, "gridworld")
+    assert world_of(algorithm, example).facts == FACTS["simulator"]

@@ -132,7 +132,8 @@ def world_of(algorithm: str, task: Task) -> World:
         return WORLDS["fixed reward"]
     if known and "exact" not in entry.worlds:
         steps = "sampled" if "simulator" in entry.worlds else "recorded"
-        raise InputError(f"{algorithm} learns from {steps} steps: give it a Gymnasium task, such as CartPole-v1.")
+        example = "CartPole-v1" if "discrete" in entry.actions else "Pendulum-v1"
+        raise InputError(f"{algorithm} learns from {steps} steps: give it a Gymnasium task, such as {example}.")
     fitting = [name for name in entry.worlds if (name == "exact") == known]
     if not fitting:
         others = ", ".join(ALGORITHMS.trained_in("simulator"))
