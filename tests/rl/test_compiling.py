@@ -7,7 +7,7 @@ import pytest
 
 import trustirl as ti
 from trustirl.core import compiling
-from trustirl.core.compiling import OWN_PRODUCTS, PLACE, compiled_training, kept_programs
+from trustirl.core.compiling import OWN_PRODUCTS, PLACE, TOGETHER, compiled_training, kept_programs
 from trustirl.runs.folder import RunFolder
 
 
@@ -31,9 +31,12 @@ def test_one_seed_alone_uses_products_of_its_own_on_a_cpu() -> None:
 
 
 @pytest.mark.usefixtures("told")
-def test_training_on_another_device_has_no_options_of_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_training_on_another_device_has_its_options_alone(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
     monkeypatch.setattr(compiling.jax, "default_backend", lambda: "gpu")
-    assert compiled_training(jnp.sum)(jnp.ones((1, 3))) is None
+    monkeypatch.setattr(compiling, "_knows", lambda **options: known)
+    for seeds in (1, 2):
+        assert compiled_training(jnp.sum)(jnp.ones((seeds, 3))) == (TOGETHER if known else None)
 
 
 @pytest.fixture

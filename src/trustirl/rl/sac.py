@@ -32,6 +32,7 @@ from trustirl.rl.targets import (
     squared_bellman_error,
     successors,
     terminal_value,
+    updated,
     value_cap,
 )
 
@@ -189,20 +190,22 @@ def sac(
         end_value = terminal_value(reward, obs_dim, nothing, config.discount, termination)
         cap = value_cap(config, reward, draw, end_value, key)
 
-        def update(agent: SacState, key: Array) -> tuple[SacState, Metrics]:
-            draw_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
+        def prepare(key: Array) -> tuple[Transition, Array, Array, Array]:
+            draw_key, *others = jax.random.split(key, 4)
             batch = draw(draw_key)
+            return batch, reward(batch).astype(jnp.float32), end_value.of(batch), jnp.stack(others)
+
+        def update(agent: SacState, prepared: tuple[Transition, Array, Array, Array]) -> tuple[SacState, Metrics]:
+            batch, paid, worth_of_end, (target_key, critic_key, actor_key) = prepared
             next_obs, terminated = successors(batch)
             next_value = soft_value(agent, agent.target_critic, next_obs, target_key)
             most_bonus = jnp.exp(agent.log_temperature) * most_entropy / (1 - config.discount)
-            next_value = jnp.where(terminated, end_value.of(batch), jnp.minimum(next_value, cap + most_bonus))
-            paid = reward(batch).astype(next_value.dtype)
+            next_value = jnp.where(terminated, worth_of_end, jnp.minimum(next_value, cap + most_bonus))
             agent, critic_metrics = update_critic(agent, batch, paid, next_value, critic_key)
             agent, actor_metrics = update_actor(agent, batch, actor_key)
             return agent, critic_metrics | actor_metrics
 
-        agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, updates))
-        return agent, jax.tree.map(jnp.mean, metrics)
+        return updated(update, agent, prepare, jax.random.split(key, updates))
 
     return Solver(
         init,

@@ -31,6 +31,7 @@ from trustirl.rl.targets import (
     squared_bellman_error,
     successors,
     terminal_value,
+    updated,
     value_cap,
 )
 
@@ -128,17 +129,20 @@ def softq(
         cap = value_cap(config, reward, draw, end_value, key)
         most_bonus = temperature * math.log(actions) / (1 - config.discount)
 
-        def update(agent: SoftQState, key: Array) -> tuple[SoftQState, Metrics]:
+        def prepare(key: Array) -> tuple[Transition, Array, Array]:
             batch = draw(key)
+            return batch, reward(batch).astype(jnp.float32), end_value.of(batch)
+
+        def update(agent: SoftQState, prepared: tuple[Transition, Array, Array]) -> tuple[SoftQState, Metrics]:
+            batch, paid, worth_of_end = prepared
             next_obs, terminated = successors(batch)
             next_value = jnp.minimum(soft_value(agent.target_critic, next_obs), cap + most_bonus)
-            next_value = jnp.where(terminated, end_value.of(batch), next_value)
+            next_value = jnp.where(terminated, worth_of_end, next_value)
             metrics = describe(agent, batch.obs)
-            agent, value = update_critic(agent, batch, reward(batch).astype(next_value.dtype), next_value)
+            agent, value = update_critic(agent, batch, paid, next_value)
             return agent, metrics | {"critic_loss": value}
 
-        agent, metrics = jax.lax.scan(update, agent, jax.random.split(key, updates))
-        return agent, jax.tree.map(jnp.mean, metrics)
+        return updated(update, agent, prepare, jax.random.split(key, updates))
 
     return Solver(
         init,

@@ -9,7 +9,7 @@ T3 is a wrapper of the environment that never ends; for a solver it is T0.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,13 @@ from jaxtyping import Array, Bool, Float, Num
 
 from trustirl.core.errors import InputError
 from trustirl.core.measure import Reward
-from trustirl.core.types import Transition
+from trustirl.core.types import Metrics, Transition
 from trustirl.rl.config import SolverConfig
 
+Agent = TypeVar("Agent")
+Prepared = TypeVar("Prepared")
+
+STACK = 50  # updates whose minibatches are drawn at once
 CAP_DRAWS = 8  # minibatches of the record in which the best reward is sought
 
 Termination = Literal["T0", "T2"]
@@ -117,3 +121,23 @@ def successors(batch: Transition) -> tuple[Num[Array, "batch ..."], Bool[Array, 
     if batch.next_obs is None or batch.terminated is None:
         raise InputError("a policy step needs transitions with next_obs and terminated; let `draw` return both.")
     return batch.next_obs, batch.terminated
+
+
+def updated(
+    update: Callable[[Agent, Prepared], tuple[Agent, Metrics]],
+    agent: Agent,
+    prepare: Callable[[Array], Prepared],
+    keys: Array,
+) -> tuple[Agent, Metrics]:
+    """An update per key, one after the other, and the means of what they tell.
+
+    `prepare` makes what no update changes: while the policy improves its reward rests, so that minibatches are drawn
+    and paid for many updates at once, by few large operations instead of many small ones that updates wait for.
+    """
+    stack = max(size for size in range(1, STACK + 1) if len(keys) % size == 0)
+
+    def update_in_turn(agent: Agent, keys: Array) -> tuple[Agent, Metrics]:
+        return jax.lax.scan(update, agent, jax.vmap(prepare)(keys))
+
+    agent, metrics = jax.lax.scan(update_in_turn, agent, keys.reshape(-1, stack, *keys.shape[1:]))
+    return agent, jax.tree.map(jnp.mean, metrics)
