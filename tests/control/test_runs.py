@@ -52,6 +52,21 @@ def test_a_run_leaves_its_files_and_counts_its_steps(run: ti.Run) -> None:
     row = {"CartPole-v1": 4 * (4 + 4 + 1 + 1) + 1, "Pendulum-v1": 4 * (3 + 3 + 1 + 1) + 1}[run.config["task"]]
     assert manifest["replay_bytes"] == 2 * 260 * row  # two observations, an action, a weight, a flag
     assert list((run.path / "tb" / "seed-1").iterdir())
+    spent = run.summary["practice_seconds"]
+    assert 0 < spent["stepping"] < spent["practice"]
+    assert 0 < spent["updating"] < spent["practice"]
+    assert "-bound: updates" in (run.path / "report.html").read_text()
+
+
+def test_evaluations_beside_training_are_those_between(run: ti.Run, tmp_path: Path) -> None:
+    if run.config["task"] == "CartPole-v1":
+        pytest.skip("one task is enough")
+    settings = SETTINGS | {"backend": "async"}
+    aside = ti.train("piro", "Pendulum-v1", pendulum_demo(), seeds=2, steps=260, out=tmp_path / "run", **settings)
+    assert metrics(aside.path) == metrics(run.path)
+    assert aside.summary["env_steps"] == run.summary["env_steps"]
+    pointers = [json.loads((path / "checkpoints" / "latest.json").read_text()) for path in (aside.path, run.path)]
+    assert pointers[0]["checkpoints"][-1]["env_steps"] == pointers[1]["checkpoints"][-1]["env_steps"]
 
 
 @pytest.mark.slow  # two whole runs for a rare kind of demonstrations

@@ -144,6 +144,7 @@ def write_control_run(
                 "env_steps": {"train": seeds * steps, "reward": 0, "evaluation": 123_456},
                 "wall_seconds": 12_000.0,
                 "updates_per_second": 812.0,
+                "practice_seconds": {"practice": 10_000.0, "stepping": 9000.0, "updating": 4000.0},
             },
         )
     return folder

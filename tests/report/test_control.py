@@ -110,7 +110,7 @@ def test_a_finished_run_shows_every_part(tmp_path: Path) -> None:
         "2,123,456",
         "train 2,000,000, reward 0, evaluation 123,456",
         "3 h 20 min",
-        "812 updates per second",
+        "812 updates per second; simulator-bound: updates 40 %, stepping 90 % of practice",
         "trustirl train piro --task Hopper-v4 --demos data/hopper.npz",
         "gymnasium 1.2.2\nmujoco 3.3.7",
     ):

@@ -1,8 +1,9 @@
 """The sampler of simulators: environments are stepped on the host, updates are made on the device."""
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -37,6 +38,33 @@ class Collector(Protocol):
         """
 
 
+@dataclass
+class Stopwatch:
+    """Seconds of practice: of stepping environments, of policy updates beside it, and in all.
+
+    The first iteration, which compiles, is left out.
+    """
+
+    stepping: float = 0.0
+    updating: float = 0.0
+    practice: float = 0.0
+    iterations: int = 0
+
+    def add(self, stepping: float, updating: float, practice: float) -> None:
+        """Count an iteration."""
+        self.iterations += 1
+        if self.iterations > 1:
+            self.stepping += stepping
+            self.updating += updating
+            self.practice += practice
+
+    @property
+    def seconds(self) -> dict[str, float] | None:
+        """For a run's summary, if there was more than the first iteration."""
+        spent = {"practice": self.practice, "stepping": self.stepping, "updating": self.updating}
+        return {name: round(seconds, 3) for name, seconds in spent.items()} if self.practice else None
+
+
 class Rounds(NamedTuple):
     """Practice of all seeds: its beginning, and the rounds of an iteration with a key per round and seed."""
 
@@ -57,7 +85,13 @@ class Learner(NamedTuple):
 
 
 def rounds_of_practice(
-    learner: Learner, expert: Any, collector: Collector, schedule: Schedule, capacity: int, example: Transition
+    learner: Learner,
+    expert: Any,
+    collector: Collector,
+    schedule: Schedule,
+    capacity: int,
+    example: Transition,
+    watch: Stopwatch,
 ) -> Rounds:
     """Collecting and policy updates in turn; the replay's rows are like `example`.
 
@@ -81,30 +115,41 @@ def rounds_of_practice(
     def made(key: Array, expert: Any = expert) -> tuple[IrlState, Buffer]:
         return strongly_typed(learner.init(key, expert)), empty_buffer(capacity, example)
 
+    def timed_update(*given: Any) -> tuple[float, tuple[IrlState, Metrics]]:
+        begin = time.perf_counter()
+        improved = jax.block_until_ready(updated(*given))
+        return time.perf_counter() - begin, improved
+
     begun = eqx.filter_jit(eqx.filter_vmap(made, in_axes=(eqx.if_array(0), None)))
 
     def practise(
         irl: IrlState, replay: Buffer, keys: Sequence[Array], iteration: int
     ) -> tuple[IrlState, Buffer, list[PyTree], Metrics]:
+        begin = time.perf_counter()
         collector.fresh(iteration, "train")
         if iteration == 0:
             first = _by_seed(collector.collect(None, schedule.random_steps // schedule.envs))
             replay = remember(replay, jax.tree.map(jnp.asarray, first))
         acting, gathered = irl.policy, []
         metrics: Metrics = {}
+        stepping = updating = 0.0
         # A thread of its own, since a GPU's work is handed to it kernel by kernel, which keeps the caller busy.
         with ThreadPoolExecutor(1) as device:
-            latest: Future[tuple[IrlState, Metrics]] | None = None
+            latest: Future[tuple[float, tuple[IrlState, Metrics]]] | None = None
             for update_keys in keys:
+                stepping -= time.perf_counter()
                 steps = _by_seed(collector.collect(learner.actor(acting), per_env))
+                stepping += time.perf_counter()
                 gathered.append(steps)
                 if latest is not None:
-                    irl, metrics = latest.result()
+                    seconds, (irl, metrics) = latest.result()
+                    updating += seconds
                 acting = irl.policy
                 replay = remember(replay, jax.tree.map(jnp.asarray, steps))
-                latest = device.submit(updated, irl, replay, update_keys, expert)
+                latest = device.submit(timed_update, irl, replay, update_keys, expert)
             assert latest is not None
-            irl, metrics = latest.result()
+            seconds, (irl, metrics) = latest.result()
+        watch.add(stepping, updating + seconds, time.perf_counter() - begin)
         return irl, replay, gathered, metrics
 
     return Rounds(lambda keys: begun(keys, expert), practise, made)
@@ -123,6 +168,7 @@ def simulator_sampler(
     weighing: Weighing,
     capacity: int,
     example: Transition,
+    watch: Stopwatch,
     needs: Collection[str] = (),
 ) -> Sampler:
     """Rounds of practice, then the measures of what was collected, of which `example` is a row.
@@ -137,7 +183,7 @@ def simulator_sampler(
         return algorithm.improve(irl, policy_minibatches(replay, expert.rows, plan, "expert rows" in needs), key)
 
     learner = Learner(algorithm.init, improve, solver.actor, experience)
-    rounds = rounds_of_practice(learner, expert, collector, plan, capacity, example)
+    rounds = rounds_of_practice(learner, expert, collector, plan, capacity, example, watch)
 
     def measured(
         expert: ExpertData, irl: IrlState, flat: Steps, episodes: Steps | None, replay: Buffer, key: Array

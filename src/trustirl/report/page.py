@@ -1,6 +1,7 @@
 """Writes the report of a run as one HTML page that needs nothing but itself."""
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,16 @@ def _levels(summary: Summary) -> str:
 def _wall_time(run: RunFiles) -> Card:
     rate = run.summary.updates_per_second
     note = f"{number(rate, 3)} updates per second" if math.isfinite(rate) else "so far"
-    return "Wall time", duration(run.summary.wall_seconds), note
+    return "Wall time", duration(run.summary.wall_seconds), note + _limit(run.summary.practice_seconds)
+
+
+def _limit(spent: Mapping[str, float]) -> str:
+    """Which of the two that go on side by side decides how long a run takes."""
+    if not spent.get("practice"):
+        return ""
+    updating, stepping = (percent(spent[name] / spent["practice"]) for name in ("updating", "stepping"))
+    limit = "device" if spent["updating"] >= spent["stepping"] else "simulator"
+    return f"; {limit}-bound: updates {updating}, stepping {stepping} of practice, side by side"
 
 
 def _exact_sections(run: RunFiles, known: Known) -> tuple[Section, ...]:

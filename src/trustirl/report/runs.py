@@ -75,6 +75,7 @@ class Summary:
     env_steps: dict[str, int]
     wall_seconds: float
     updates_per_second: float
+    practice_seconds: dict[str, float]  # in all, of stepping environments and of policy updates; or nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,7 +376,16 @@ def _summary(record: _Record, seeds: int, paid: bool = True) -> Summary:
         env_steps=_env_steps(record),
         **{key: record.number_or_nan(key) for key in ("expert_return", "demo_return", "random_return")},
         **{key: record.number(key) for key in ("wall_seconds", "updates_per_second")},
+        practice_seconds=_practice_seconds(record),
     )
+
+
+def _practice_seconds(record: _Record) -> dict[str, float]:
+    """Older runs, and those without environments, have none."""
+    if record.values.get("practice_seconds") is None:
+        return {}
+    spent = record.record("practice_seconds")
+    return {key: spent.number(key) for key in ("practice", "stepping", "updating")}
 
 
 def _exact_summary(record: _Record, seeds: int, paid: bool) -> Summary:
@@ -398,6 +408,7 @@ def _summary_so_far(metrics: Metrics) -> Summary:
         **dict.fromkeys(("expert_return", "demo_return", "random_return", "updates_per_second"), math.nan),
         env_steps={"train": int(np.nansum(steps))},
         wall_seconds=float(np.fmax.reduce(seconds)),
+        practice_seconds={},
     )
 
 

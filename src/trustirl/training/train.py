@@ -7,8 +7,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, get_args
@@ -23,6 +25,7 @@ from trustirl.core.checks import counts, of_kind
 from trustirl.core.compiling import forget_old_programs, kept_programs
 from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
+from trustirl.core.types import Metrics, TrainState
 from trustirl.core.words import printable
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.loop import iterate, seed_keys
@@ -294,21 +297,18 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
             closing(Board(folder.path / "tb", experiment.seed_numbers, done)) as board,
             _progress(experiment, job) as show,
             _stop_signals() as stopped,
+            closing(_Looks(experiment, job, folder, board, show)) as looks,
         ):
             state = start
             for state, metrics in iterate(job.loop, keys, job.iterations, start):
                 iteration = int(state.iteration[0])
                 check_finite(state.irl, metrics, iteration, experiment.first_seed)
                 last = iteration == job.iterations
+                show(iteration, None)
                 if iteration % job.evaluate_every == 0 or last:
-                    seconds = time.perf_counter() - began
-                    rows = _rows(job.observe(state, metrics), iteration, job, experiment.seed_numbers, seconds)
-                    folder.append_metrics(rows)
-                    board.add(rows)
-                    show(iteration, rows)
-                else:
-                    show(iteration, None)
+                    looks.begin(state, metrics, time.perf_counter() - began)
                 if iteration % job.checkpoint_every == 0 or last or stopped():
+                    looks.finish()  # a checkpoint says how many rows came before it
                     folder.save_checkpoint(state, iteration, time.perf_counter() - began, job.ledger.counts)
                 if stopped() and not last:
                     raise Interrupted(
@@ -324,10 +324,57 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
         job.close()
 
 
-def _rows(columns: Mapping[str, np.ndarray], iteration: int, job: Job, seeds: range, seconds: float) -> list[Row]:
+class _Looks:
+    """Evaluations, one after the other, each written down before the next; aside where other processes play."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        job: Job,
+        folder: RunFolder,
+        board: Board,
+        show: Callable[[int, list[Row] | None], None],
+    ) -> None:
+        self._seeds, self._job, self._folder = experiment.seed_numbers, job, folder
+        self._board, self._show = board, show
+        self._thread = ThreadPoolExecutor(1)
+        self._write: Callable[[], None] | None = None  # what is being looked at
+
+    def begin(self, state: TrainState, metrics: Metrics, seconds: float) -> None:
+        """Evaluate a state that was reached after so many seconds."""
+        self.finish()
+        job, iteration = self._job, int(state.iteration[0])
+        env_steps = (job.ledger.train + job.ledger.reward) // len(self._seeds)
+        observe = partial(job.observe, state, metrics)
+        seen = self._thread.submit(observe).result if job.observe_aside else observe
+
+        def write() -> None:
+            rows = _rows(seen(), iteration, env_steps, self._seeds, seconds)
+            self._folder.append_metrics(rows)
+            self._board.add(rows)
+            self._show(iteration, rows)
+
+        self._write = write
+        if not job.observe_aside:
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for it, and write down what was seen."""
+        if self._write is not None:
+            write, self._write = self._write, None
+            write()
+
+    def close(self) -> None:
+        """Also where training fails: what was seen before may say why."""
+        self.finish()
+        self._thread.shutdown()
+
+
+def _rows(
+    columns: Mapping[str, np.ndarray], iteration: int, env_steps: int, seeds: range, seconds: float
+) -> list[Row]:
     """One record per seed."""
     names = [*ALWAYS, *(name for name in columns if name not in ALWAYS)]
-    env_steps = (job.ledger.train + job.ledger.reward) // len(seeds)
     return [
         {"seed": seed, "iteration": iteration, "env_steps": env_steps}
         | {name: float(columns[name][place]) if name in columns else None for name in names}

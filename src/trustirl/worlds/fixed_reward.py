@@ -25,7 +25,7 @@ from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
 from trustirl.core.words import count
 from trustirl.irl.loop import Loop, make_loop, split
 from trustirl.irl.plan import Schedule
-from trustirl.irl.practice import Learner, Rounds, begun_by, rounds_of_practice
+from trustirl.irl.practice import Learner, Rounds, Stopwatch, begun_by, rounds_of_practice
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.truth import PaidTransition, true_reward
 from trustirl.rollouts.ledger import Ledger
@@ -103,6 +103,7 @@ class Expert(NamedTuple):
     solver: Solver
     to_host: Callable[[PyTree], Policies]
     ledger: Ledger
+    watch: Stopwatch
     loop: Loop
     evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]
     close: Callable[[], None]
@@ -166,12 +167,12 @@ def build(experiment: Experiment, task: Task | None = None) -> Expert:
     def to_host(actors: PyTree) -> Policies:
         return host_policies(actors, config, None, None)
 
-    ledger, seeds = Ledger(), experiment.seeds
+    ledger, watch, seeds = Ledger(), Stopwatch(), experiment.seeds
     stage = open_stage(
         control_task, seeds, schedule.envs, options, "T0", ledger, solver, to_host, kept=PaidSteps, contest=True
     )
     algorithm, learner = practising(solver, schedule)
-    rounds = rounds_of_practice(learner, None, stage.practice, schedule, capacity, example)
+    rounds = rounds_of_practice(learner, None, stage.practice, schedule, capacity, example, watch)
     loop = make_loop(algorithm, fixed_reward_sampler(rounds, schedule), total - 1)
     return Expert(
         task=control_task,
@@ -180,6 +181,7 @@ def build(experiment: Experiment, task: Task | None = None) -> Expert:
         solver=solver,
         to_host=to_host,
         ledger=ledger,
+        watch=watch,
         loop=loop,
         evaluate=stage.evaluate,
         close=stage.close,

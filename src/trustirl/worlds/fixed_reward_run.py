@@ -70,6 +70,7 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
         told = dict(demos.provenance) | {"source": "trustirl expert"} | made
         replace(demos, provenance=told).save(path / "demos.npz")
         summary |= {"expert_seed": seed, "demo_return": card["demonstrations"]["mean"]}
+        summary |= {"practice_seconds": parts.watch.seconds}
         write_json(path / "summary.json", summary | {"env_steps": parts.ledger.counts})
 
     return Job(
@@ -79,6 +80,7 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
         checkpoint_every=options.checkpoint_every,
         ledger=parts.ledger,
         observe=observe,
+        observe_aside=parts.backend != "sync",
         finish=finish,
         facts=stage_facts(parts.task, parts.backend, parts.replay_bytes),
         notes=(

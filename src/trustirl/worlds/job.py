@@ -85,6 +85,7 @@ class Job(NamedTuple):
     observe: Callable[[TrainState, Metrics], Mapping[str, np.ndarray]]  # columns with one value per seed
     finish: Callable[[TrainState, list[Row], float, Path], None]  # writes what is known only at the end
     facts: dict[str, Any]  # for the manifest: what was used
+    observe_aside: bool = False  # while training goes on, since other processes do the work
     notes: tuple[str, ...] = ()  # what a user should know before the work begins
     close: Callable[[], None] = lambda: None
 

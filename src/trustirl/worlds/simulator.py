@@ -20,7 +20,7 @@ from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop, make_loop
 from trustirl.irl.measures import Weighing
 from trustirl.irl.plan import Plan
-from trustirl.irl.practice import simulator_sampler
+from trustirl.irl.practice import Stopwatch, simulator_sampler
 from trustirl.nets.rewards import RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
 from trustirl.rollouts.host import Termination
@@ -75,6 +75,7 @@ class Control(NamedTuple):
     statistics: tuple[np.ndarray, np.ndarray]  # mean and deviation that standardise observations
     algorithm: Algorithm
     ledger: Ledger
+    watch: Stopwatch
     loop: Loop
     evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]
     close: Callable[[], None]
@@ -215,7 +216,7 @@ def build(
     )
     algorithm = entry.build(parts, entry.config(**settings["algorithm_config"]))
     check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
-    ledger = Ledger()
+    ledger, watch = Ledger(), Stopwatch()
 
     def to_host(actors: PyTree) -> Policies:
         return host_policies(actors, config, *statistics)
@@ -231,7 +232,9 @@ def build(
         to_host,
         first_seed=experiment.first_seed,
     )
-    sampler = simulator_sampler(algorithm, expert, stage.practice, plan, weighing, capacity, example, entry.needs)
+    sampler = simulator_sampler(
+        algorithm, expert, stage.practice, plan, weighing, capacity, example, watch, entry.needs
+    )
     loop = make_loop(algorithm, sampler, reward_updates)
     return Control(
         task=control_task,
@@ -242,6 +245,7 @@ def build(
         statistics=statistics,
         algorithm=algorithm,
         ledger=ledger,
+        watch=watch,
         loop=loop,
         evaluate=stage.evaluate,
         close=stage.close,

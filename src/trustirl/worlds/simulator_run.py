@@ -49,8 +49,8 @@ def control_job(
             save_rewards(path, rewards, card_of(rewards, parts.task, config.discount, options.termination))
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
-        learned = {} if kept else {"learns_reward": False}
-        write_json(path / "summary.json", summary | parts.given.expert_return() | learned)
+        told = {"practice_seconds": parts.watch.seconds} | ({} if kept else {"learns_reward": False})
+        write_json(path / "summary.json", summary | parts.given.expert_return() | told)
 
     return Job(
         loop=parts.loop,
@@ -59,6 +59,7 @@ def control_job(
         checkpoint_every=options.checkpoint_every,
         ledger=parts.ledger,
         observe=observe,
+        observe_aside=parts.backend != "sync",
         finish=finish,
         facts=parts.given.facts() | stage_facts(parts.task, parts.backend, parts.replay_bytes),
         notes=tuple(notes),
