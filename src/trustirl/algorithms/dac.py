@@ -10,45 +10,26 @@ self-loops. `update_reward` is the discriminator's step, and the policy step is 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from trustirl.algorithms.entry import Defaults, Entry
-from trustirl.algorithms.shared import CARTPOLE, FOLLOWER, PENDULUM
+from trustirl.algorithms.shared import DISCRIMINATED, FOLLOWER, AdversaryConfig
 from trustirl.core.buffer import Buffer, draw
-from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend
 from trustirl.core.measure import sample
 from trustirl.core.records import Algorithm, Parts
 from trustirl.core.types import IrlState, Metrics, RewardData, Transition
 from trustirl.irl.compose import explicit
 from trustirl.irl.measures import weighted
-from trustirl.irl.terms import cross_entropy, slope_penalty
-from trustirl.nets.rewards import NetworkReward
+from trustirl.irl.terms import cross_entropy, penalised
 
 
 @dataclass(frozen=True)
-class DacConfig:
+class DacConfig(AdversaryConfig):
     """Settings of the discriminator's step."""
-
-    reward_step: float = 1e-3
-    """Adam's step size."""
-    weight_decay: float = 0.0
-    """Strength of an L2 penalty on the discriminator's weights."""
-    inner_steps: int = 100
-    """Optimiser steps per reward update."""
-    penalty: float = 10.0
-    """Weight of the penalty that keeps the logit's slope near 1."""
-
-    def __post_init__(self) -> None:
-        """Refuse steps that cannot be."""
-        positive(self, "reward_step")
-        at_least(0, self, "weight_decay", "penalty")
-        at_least(1, self, "inner_steps")
-        at_most(100_000, self, "inner_steps")
 
 
 def shown(demo: Transition) -> Transition:
@@ -70,9 +51,7 @@ def dac(parts: Parts, config: DacConfig) -> Algorithm:
     """Put the algorithm together."""
     optimizer = decaying_adam(config.reward_step, 0.0, config.weight_decay)
 
-    def misfit(logit: NetworkReward, demo: Transition, learner: Transition, key: Array) -> Float[Array, ""]:
-        slope = slope_penalty(logit.of, logit.inputs(demo), logit.inputs(learner), key)
-        return cross_entropy(logit, demo, learner) + config.penalty * slope
+    loss = penalised(cross_entropy, config.penalty)
 
     def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
         demo_key, learner_key, between_key = jax.random.split(key, 3)
@@ -83,22 +62,17 @@ def dac(parts: Parts, config: DacConfig) -> Algorithm:
         learner_keys, between_keys = (jax.random.split(k, config.inner_steps) for k in (learner_key, between_key))
         learner = jax.vmap(lambda k: remembered(data.replay, size, absorb, k))(learner_keys)
         batches = demo, learner, between_keys
-        reward, optimizer_state = descend(misfit, optimizer, state.reward, state.optimizer, batches)
+        reward, optimizer_state = descend(loss, optimizer, state.reward, state.optimizer, batches)
         return replace(state, reward=reward, optimizer=optimizer_state), {}
 
     return explicit(parts.make_solver(), parts.make_reward, optimizer, update_reward)
 
 
-# A discriminator moves on as soon as the policy has: short iterations, each with few of its steps.
-SHORT: dict[str, Any] = {"steps_per_iteration": 1000, "inner_steps": 50}
-# With CartPole's settings of the others (its temperature, rewards of states) one of three seeds learned the task.
-BALANCE: dict[str, Any] = {"reward_inputs": "state-action", "reward_step": 1e-3, "temperature": 0.05}
-BALANCE |= {"learning_rate": 1e-3, "steps": 30_000}
 ENTRY = Entry(
     name="dac",
     config=DacConfig,
     build=dac,
     reference="Kostrikov, Agrawal, Dwibedi, Levine and Tompson 2019, Discriminator-Actor-Critic",
     worlds=("simulator",),
-    defaults=Defaults(FOLLOWER, {"CartPole-v1": CARTPOLE | SHORT | BALANCE, "Pendulum-v1": PENDULUM | SHORT}),
+    defaults=Defaults(FOLLOWER, DISCRIMINATED),
 )

@@ -1,6 +1,34 @@
-"""What algorithms whose reward moves all the while share: the defaults of whoever follows it, on simulators."""
+"""What algorithms whose reward moves all the while share: the defaults of whoever follows it, on simulators.
 
+Adversaries, who tell the expert's pairs from the learner's, share their settings too.
+"""
+
+from dataclasses import dataclass
 from typing import Any
+
+from trustirl.core.checks import at_least, at_most, positive
+
+
+@dataclass(frozen=True)
+class AdversaryConfig:
+    """Settings of an adversary's step."""
+
+    reward_step: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 0.0
+    """Strength of an L2 penalty on the adversary's weights."""
+    inner_steps: int = 100
+    """Optimiser steps per reward update."""
+    penalty: float = 10.0
+    """Weight of the penalty that keeps the slope of a network near 1; tables have none."""
+
+    def __post_init__(self) -> None:
+        """Refuse steps that cannot be."""
+        positive(self, "reward_step")
+        at_least(0, self, "weight_decay", "penalty")
+        at_least(1, self, "inner_steps")
+        at_most(100_000, self, "inner_steps")
+
 
 # What a policy needs that follows a moving reward (docs/results.md): a low temperature, or the reward must
 # grow for long before it counts; LayerNorm and a quick target critic, or the values lag; a slower actor, or it runs
@@ -23,6 +51,17 @@ CARTPOLE |= {"reward_inputs": "state", "reward_width": 64, "evaluate_every": 2, 
 # Small, and a pendulum that stands needs no more than that: what is far ahead counts little.
 PENDULUM: dict[str, Any] = {"width": 64, "batch": 128, "reward_width": 64, "reward_batch": 256, "rounds": 5}
 PENDULUM |= {"discount": 0.98, "evaluate_every": 2, "steps": 20_000}
+
+# With few demonstrations a larger network knows them by heart.
+SMALL: dict[str, Any] = {"reward_width": 64, "reward_depth": 1}
+
+# A discriminator moves on as soon as the policy has: short iterations, each with few of its steps.
+SHORT: dict[str, Any] = {"steps_per_iteration": 1000, "inner_steps": 50}
+# With CartPole's settings of the others (its temperature, rewards of states) one of three seeds of a discriminator
+# learned the task.
+BALANCE: dict[str, Any] = {"reward_inputs": "state-action", "reward_step": 1e-3, "temperature": 0.05}
+BALANCE |= {"learning_rate": 1e-3, "steps": 30_000}
+DISCRIMINATED = {"CartPole-v1": CARTPOLE | SHORT | BALANCE, "Pendulum-v1": PENDULUM | SHORT}
 
 # The table for MuJoCo of the paper with the trust region, but n = 10 where it says 1, with which there is none. SAC
 # is the usual one.

@@ -1,6 +1,7 @@
 """Terms of reward objectives, each written once, on weighted batches."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,3 +50,17 @@ def slope_penalty(
     share = jax.random.uniform(key, (len(demo), 1))
     gradient = jax.vmap(jax.grad(of))(share * demo + (1 - share) * learner)
     return jnp.mean((jnp.sqrt(jnp.sum(gradient**2, axis=-1) + 1e-12) - slope) ** 2)
+
+
+def penalised(
+    misfit: Callable[[Any, Transition, Transition], Float[Array, ""]], weight: float, slope: float = 1.0
+) -> Callable[[Any, Transition, Transition, Array], Float[Array, ""]]:
+    """A loss with `weight` times the slope penalty of its network; tables, which have no slope, go without."""
+
+    def loss(net: Any, demo: Transition, learner: Transition, key: Array) -> Float[Array, ""]:
+        value = misfit(net, demo, learner)
+        if not weight or not hasattr(net, "inputs"):
+            return value
+        return value + weight * slope_penalty(net.of, net.inputs(demo), net.inputs(learner), key, slope)
+
+    return loss
