@@ -269,7 +269,7 @@ def _joined(*names: str | None) -> str:
 
 def updates(rows: list[Row]) -> str:
     """Gradient updates per second, all seeds together, a column for each number of seeds."""
-    rows = [row for row in rows if "envs" not in row]
+    rows = [row for row in rows if "device_share" not in row]
     counts = sorted({row["seeds"] for row in rows})
     speed = {(row["device"], row["sizes"], row["what"], row["seeds"]): row["updates_per_second"] for row in rows}
     peak = {(row["device"], row["sizes"], row["what"]): row["peak_memory_mib"] for row in _by_seeds(rows)}
@@ -285,28 +285,36 @@ def updates(rows: list[Row]) -> str:
 
 
 def loop(rows: list[Row]) -> str:
-    """Environment steps (and as many updates) per second of whole training."""
+    """Environment steps (and as many updates) per second of whole training, beside its limits."""
     lines = [
         (
             row["device"],
             row["sizes"],
             row["seeds"],
-            row["envs"],
-            _rounded(row["env_steps_per_second"]),
-            row["seconds_per_iteration"],
-            f"{row['steps_per_iteration']:,}",
+            _rounded(row["updates_per_second"]),
+            _rounded(row["updates_alone_per_second"]),
+            _rounded(row["stepping_alone_per_second"]),
+            f"{row['slower_over_loop']:.2f}",
+            f"{row['device_share']:.0%}",
+            f"{row['stepping_share']:.0%}",
+            _rounded(row["arithmetic_limit_per_second"]),
+            f"{row['seconds_to_first_update']:.0f} s",
         )
         for row in rows
-        if "envs" in row
+        if "device_share" in row
     ]
     header = (
         "device",
         "task",
         "seeds",
-        "envs per seed",
-        "steps and updates/s, total",
-        "s per iteration",
-        "its steps",
+        "steps and updates/s",
+        "updates alone",
+        "stepping alone",
+        "the slower / the loop",
+        "device at work",
+        "simulator at work",
+        "arithmetic alone",
+        "first update after",
     )
     return _table(header, lines)
 

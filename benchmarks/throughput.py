@@ -1,7 +1,7 @@
 """How many gradient updates per second training makes, beside Stable-Baselines3 and SBX where they are installed.
 
     python benchmarks/throughput.py --out results/throughput/results.json
-    python benchmarks/throughput.py --loop Hopper-v4 demos.npz     # the whole loop, environments included
+    python benchmarks/throughput.py --loop --out results/throughput/results.json  # whole training
 
 Each update draws 256 rows from a full replay, labels them with a learned network reward, and moves critic, actor and
 target critic; the peers read stored rewards instead. Libraries take turns, call by call, in processes of their own.
@@ -15,6 +15,7 @@ import platform
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -30,11 +31,11 @@ BATCH = 256
 REPLAY = 100_000
 CALLS = {"cpu": 6, "gpu": 3}  # timed; the fastest counts, since other work on the machine can only slow one down
 UPDATES = {"cpu": 50, "gpu": 20_000}  # per call, all seeds together
-LOOP_SEEDS, LOOP_ENVS = (1, 5), (1, 5)
-LOOP_STEPS = {"cpu": 500, "gpu": 5000}  # per iteration and seed
+LOOP_TASKS = ("Hopper-v4", "Ant-v4", "Humanoid-v4")
+LOOP_STEPS = 500  # of an iteration on CPUs, whose seconds would otherwise be minutes
 LOOP_ITERATIONS = 3  # timed; the fastest counts
 PEERS = {"Stable-Baselines3 SAC": ("stable-baselines3", "torch"), "SBX SAC": ("sbx-rl", "jax", "flax")}
-KEY = ("what", "sizes", "seeds", "envs", "device")  # what a row is about: measured again, it replaces the old one
+KEY = ("what", "sizes", "seeds", "device")  # what a row is about: measured again, it replaces the old one
 TURN = "turn\n"  # a process says so when the next one shall run
 Row = dict[str, Any]
 
@@ -118,34 +119,127 @@ def time_peer(what: str, sizes: str, updates: int | None) -> Row:
     return _row(what, sizes, 1, count / seconds, compile_seconds, device, *packages)
 
 
-def time_loop(task: str, demos: str, seeds: int, envs: int, steps: int | None) -> Row:
-    """A short real training: the seconds of the iterations after those that compile."""
+def time_loop(task: str, seeds: int, began: float) -> Row:
+    """A short real training with the default settings: as it is, without stepping, and stepping alone."""
     import jax
 
     from trustirl.algorithms import ALGORITHMS
+    from trustirl.core.compiling import kept_programs
     from trustirl.irl.loop import iterate, seed_keys
+    from trustirl.worlds import simulator, stage
     from trustirl.worlds.job import Experiment, settle
-    from trustirl.worlds.simulator import build, groups
 
-    steps = steps or LOOP_STEPS[_backend()]
-    given = {"steps_per_iteration": steps, "envs": envs, "evaluation_episodes": 1}
-    settings = settle(groups(ALGORITHMS["piro"], ""), given, "piro")
-    total = settings["plan"]["warmup"] + (LOOP_ITERATIONS + 2) * steps
-    parts = build(Experiment("piro", task, {}, demos, 1, "first", seeds, total, settings, "simulator"))
-    ends = []
-    for state, _ in iterate(parts.loop, seed_keys(seeds), LOOP_ITERATIONS + 1):
-        jax.block_until_ready(state.irl.policy)
-        ends.append(time.perf_counter())
+    given = {"steps_per_iteration": LOOP_STEPS} if _backend() == "cpu" else {}
+    settings = settle(simulator.groups(ALGORITHMS["piro"], task), given, "piro")
+    plan = settings["plan"]
+    each = plan["steps_per_iteration"] + plan["extra_steps"]
+    total = plan["warmup"] + 3 * (LOOP_ITERATIONS + 1) * each
+    stages: list[Replaying] = []
+
+    def opened(*details: Any, **more: Any) -> Any:
+        made = stage.open_stage(*details, **more)
+        stages.append(Replaying(made.practice))
+        return made._replace(practice=stages[0])  # type: ignore[arg-type]
+
+    vars(simulator)["open_stage"] = opened
+    asked = Experiment("piro", task, {}, "packaged", None, "first", seeds, total, settings, "simulator")
+    parts = simulator.build(asked)
+    watch, (practice,) = parts.watch, stages
+
+    def timed(iterations: Any) -> tuple[Any, float, float, float]:
+        """The last state, and seconds of an iteration: in all, of updates and of stepping; the fastest counts."""
+        laps = []
+        for _ in range(LOOP_ITERATIONS):
+            before, begin = (watch.updating, watch.stepping), time.perf_counter()
+            state, _ = next(iterations)
+            jax.block_until_ready(state.irl.policy)
+            laps.append((time.perf_counter() - begin, watch.updating - before[0], watch.stepping - before[1]))
+        return state, *min(laps)
+
+    with tempfile.TemporaryDirectory() as folder, kept_programs(Path(folder)):
+        iterations = iterate(parts.loop, seed_keys(seeds), parts.plan.whole)
+        next(iterations)
+        next(iterations)  # the first reward update compiles, too
+        compiled = time.time() - began
+        state, whole, updating, stepping = timed(iterations)
+        practice.replays = True
+        _, still, still_updating, _ = timed(iterations)
+        actor = parts.algorithm.solver.actor(state.irl.policy)
+        steps = plan["steps_per_iteration"] // (plan["rounds"] * plan["envs"])
+        practice.replays = False
+        practice.fresh(0, "train")
+        alone = min(_seconds(lambda: practice.collect(actor, steps)) for _ in range(LOOP_ITERATIONS))
     parts.close()
-    seconds = float(np.diff(ends)[1:].min())  # the first step still compiles the reward update
-    row = _row("trustirl piro, whole loop", task, seeds, seeds * steps / seconds, None, _device(), "jax", "gymnasium")
+    made = seeds * plan["steps_per_iteration"]
+    updates_alone, stepping_alone = made / still_updating, seeds * steps * plan["envs"] / alone
+    row = _row("trustirl piro, whole loop", task, seeds, made / whole, None, _device(), "jax", "gymnasium")
     row["versions"] |= dict(parts.task.versions)
+    sizes = parts.task.obs_dim, parts.task.action_dim
+    flops = update_flops(*sizes, settings["solver"]["width"], settings["control"]["reward_width"], plan["batch"])
     return row | {
-        "envs": envs,
-        "env_steps_per_second": row["updates_per_second"],  # training makes one update per environment step
-        "seconds_per_iteration": round(seconds, 2),
-        "steps_per_iteration": steps,
+        "envs": plan["envs"],
+        "steps_per_iteration": each,
+        "seconds_per_iteration": round(whole, 3),
+        "device_share": round(updating / whole, 3),
+        "stepping_share": round(stepping / whole, 3),
+        "without_stepping_per_second": round(made / still, 1),
+        "updates_alone_per_second": round(updates_alone, 1),
+        "stepping_alone_per_second": round(stepping_alone, 1),
+        "slower_over_loop": round(min(updates_alone, stepping_alone) * whole / made, 3),
+        "arithmetic_limit_per_second": round(_flops_per_second() / flops),
+        "seconds_to_first_update": round(compiled - 2 * whole, 1),
     }
+
+
+class Replaying:
+    """Environments that can be told to give again, at once, what they gave before."""
+
+    def __init__(self, practice: Any) -> None:
+        self.practice, self.replays = practice, False
+        self.given: dict[int, Any] = {}
+
+    def fresh(self, *details: Any) -> None:
+        """Start new episodes."""
+        if not self.replays:
+            self.practice.fresh(*details)
+
+    def collect(self, actor: Any, steps: int) -> Any:
+        """Go on, or not."""
+        if not self.replays:
+            self.given[steps] = self.practice.collect(actor, steps)
+        return self.given[steps]
+
+
+def update_flops(obs_dim: int, actions: int, width: int, reward_width: int, batch: int) -> int:
+    """Of the matrix products in one update: two per weight, row and pass, and as many again per gradient.
+
+    The critics pass over the target's, the fitted and the actor's pairs, with gradients of weights for the second and
+    of inputs for both; the actor over this and the next observation, with gradients of the first; the reward once.
+    """
+
+    def weights(inputs: int, outputs: int, wide: int) -> int:
+        return inputs * wide + wide * wide + wide * outputs
+
+    critics = 2 * (2 + 2 + 2) * weights(obs_dim + actions, 1, width)
+    actor = (1 + 3) * weights(obs_dim, 2 * actions, width)
+    return 2 * batch * (critics + actor + weights(obs_dim + actions, 1, reward_width))
+
+
+def _flops_per_second() -> float:
+    """What this device makes of large matrix products, at the precision of training."""
+    import jax
+    import jax.numpy as jnp
+
+    size = 1024 if _backend() == "cpu" else 8192
+    product = jax.jit(lambda x: x @ x)
+    x = jnp.ones((size, size), jnp.float32)
+    return 2 * size**3 / min(_seconds(lambda: product(x).block_until_ready()) for _ in range(6))
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
 def _experience(obs_dim: int, actions: int, discrete: bool) -> tuple[np.ndarray, ...]:
@@ -273,11 +367,15 @@ def measure(*jobs: list[tuple[Any, ...]]) -> list[Row]:
 def describe(row: Row) -> str:
     """One line."""
     line = f"{row['what']:<26} {row['sizes']:<12} {row['seeds']:>2} seeds"
-    if "envs" in row:
-        line += f" x {row['envs']} envs"
     if "note" in row:
         return f"{line}  {row['note']}"
     line += f" {row['updates_per_second']:>10,.1f} updates/s {row['peak_memory_mib']:>7,} MiB"
+    if "device_share" in row:
+        line += (
+            f"; alone: updates {row['updates_alone_per_second']:,.0f}/s, stepping "
+            f"{row['stepping_alone_per_second']:,.0f}/s; device {row['device_share']:.0%}, stepping "
+            f"{row['stepping_share']:.0%} of an iteration; first update after {row['seconds_to_first_update']} s"
+        )
     return line if row["compile_seconds"] is None else f"{line}, compiled in {row['compile_seconds']} s"
 
 
@@ -297,9 +395,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, help="how many seeds at once")
     parser.add_argument("--updates", type=int, help="per timed call, all seeds together")
     parser.add_argument("--skip-peers", action="store_true", help="leave Stable-Baselines3 and SBX out")
-    parser.add_argument("--loop", nargs=2, metavar=("TASK", "DEMOS"), help="time the whole loop instead")
-    parser.add_argument("--envs", nargs="+", type=int, default=LOOP_ENVS, help="of the loop, per seed")
-    parser.add_argument("--steps", type=int, help="of the loop, per iteration and seed")
+    parser.add_argument("--loop", nargs="*", metavar="TASK", help="time PIRO's training on these tasks instead")
     parser.add_argument("--out", type=Path, help="merge the rows into this file")
     parser.add_argument("--calls", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -318,10 +414,10 @@ def main() -> None:
 
 def plan(arguments: argparse.Namespace) -> Iterator[list[list[tuple[Any, ...]]]]:
     """What is measured, one set of jobs after another."""
-    if arguments.loop:
-        for seeds in sorted(arguments.seeds or LOOP_SEEDS):
-            for envs in arguments.envs:
-                yield [[("loop", *arguments.loop, seeds, envs, arguments.steps)]]
+    if arguments.loop is not None:
+        for task in arguments.loop or LOOP_TASKS:
+            for seeds in sorted(arguments.seeds or SEEDS):
+                yield [[("loop", task, seeds, time.time())]]
         return
     for sizes in arguments.sizes:
         ours = [("ours", sizes, seeds, arguments.updates) for seeds in sorted(arguments.seeds or SEEDS)]
