@@ -69,7 +69,7 @@ def with_past(learner: Transition, past: Transition, share: float) -> Transition
     policies so far does not (fictitious play).
     """
     given = share * acted(learner)
-    before = weighted(replace(past, weight=jnp.full_like(past.weight, given.sum() / len(past.weight))))
+    before = weighted(replace(past, weight=past.weight * (given.sum() / jnp.maximum(past.weight.sum(), 1))))
     return concat(replace(learner, weight=learner.weight - given), before)
 
 

@@ -82,6 +82,9 @@ class Plan(Schedule):
     demo_fade: int | None = None
     """Own steps after which SAC's policy no longer improves at demonstrated states, where from then on the critic
     learns alone; until then ever less. None: it always does."""
+    resets: float = 0.0
+    """Share of environments whose episodes, in practice, begin at demonstrated states; the reward sees only the
+    others'. For tasks whose state can be set, and demonstrations that hold it."""
     discounted: bool = False
     """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
 
@@ -97,6 +100,15 @@ class Plan(Schedule):
         for name in ("demo_share", "past_share"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
+        if not 0.0 <= self.resets <= 1.0:
+            raise InputError(f"resets must lie in [0, 1], got {self.resets}.")
+        if self.resets and not self.shown:
+            raise InputError(f"resets = {self.resets} of {count(self.envs, 'environment')} is none: give more envs.")
+        if self.shown == self.envs and (self.past_share or not self.extra_steps):
+            raise InputError(
+                "the reward needs episodes that begin where the task begins them: choose resets so that an "
+                f"environment of {self.envs} is left, or give extra_steps and no past_share."
+            )
         if self.past_share and self.discounted:
             raise InputError(
                 "past steps are remembered without their times, which discounted needs: set past_share to 0."
@@ -106,3 +118,13 @@ class Plan(Schedule):
     def whole(self) -> int:
         """Environment steps per seed of an iteration, all purposes together."""
         return self.steps_per_iteration + self.extra_steps
+
+    @property
+    def shown(self) -> int:
+        """Environments whose episodes begin at demonstrated states."""
+        return round(self.resets * self.envs)
+
+    @property
+    def counted(self) -> int:
+        """Steps of an iteration that the reward update sees."""
+        return self.steps_per_iteration // self.envs * (self.envs - self.shown) + self.extra_steps

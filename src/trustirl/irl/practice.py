@@ -182,7 +182,15 @@ def simulator_sampler(
         assert expert.rows is not None
         return algorithm.improve(irl, policy_minibatches(replay, expert.rows, plan, "expert rows" in needs), key)
 
-    learner = Learner(algorithm.init, improve, solver.actor, experience)
+    def rows(steps: Steps) -> Transition:
+        """Those of episodes that began at demonstrated states teach the policy, and weigh nothing for the reward."""
+        pairs = experience(steps)
+        if not plan.shown:
+            return pairs
+        place = jnp.arange(len(pairs.weight)) % plan.envs
+        return replace(pairs, weight=jnp.where(place < plan.shown, 0.0, pairs.weight))
+
+    learner = Learner(algorithm.init, improve, solver.actor, rows)
     rounds = rounds_of_practice(learner, expert, collector, plan, capacity, example, watch)
 
     def measured(
@@ -211,12 +219,12 @@ def simulator_sampler(
         iteration = int(iterations[0])
         *round_keys, measure_keys = split(keys, plan.rounds + 1)
         irl, replay, gathered, metrics = rounds.practise(irl, replay, round_keys, iteration)
+        counted = jax.tree.map(lambda x: x[:, :, plan.shown :], gathered)
         if plan.extra_steps:
             collector.fresh(iteration, "reward")
-            gathered.append(_by_seed(collector.collect(solver.actor(irl.policy), plan.extra_steps // plan.envs)))
-        together = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *gathered)
-        flat = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), together)
-        episodes = jax.tree.map(lambda x: jnp.asarray(x.swapaxes(1, 2)), gathered[-1]) if whole_episodes else None
+            counted.append(_by_seed(collector.collect(solver.actor(irl.policy), plan.extra_steps // plan.envs)))
+        flat = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate([*map(_in_rows, parts)], axis=1)), *counted)
+        episodes = jax.tree.map(lambda x: jnp.asarray(x.swapaxes(1, 2)), counted[-1]) if whole_episodes else None
         data, told = measures(expert, irl, flat, episodes, replay, measure_keys)
         return irl, replay, data, metrics | told
 
@@ -229,7 +237,7 @@ def simulator_sampler(
             return Steps(rows.obs, rows.action, rows.next_obs, rows.terminated, time)
 
         episodes = seen(plan.envs, plan.extra_steps // plan.envs) if whole_episodes else None
-        data, _ = measured(expert, irl, seen(plan.whole), episodes, replay, key)
+        data, _ = measured(expert, irl, seen(plan.counted), episodes, replay, key)
         return irl, replay, data
 
     return Sampler(three_keys, begun_by(rounds, turn), turn, blank)
@@ -238,6 +246,11 @@ def simulator_sampler(
 def _flat(steps: PyTree) -> Any:
     """Steps of one seed, [steps, envs, ...], as rows."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+
+
+def _in_rows(steps: np.ndarray) -> np.ndarray:
+    """[seeds, steps, envs, ...] with steps and environments as rows."""
+    return steps.reshape(len(steps), -1, *steps.shape[3:])
 
 
 def _by_seed(steps: PyTree) -> Any:

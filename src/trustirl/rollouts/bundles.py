@@ -27,6 +27,7 @@ from jaxtyping import Float, Num
 
 from trustirl.core.errors import NumericalError
 from trustirl.rollouts.policy import AtRandom, Design, HostPolicy, NoiseKey, Policies, noise_generator
+from trustirl.rollouts.restarts import SHOWN, TIME
 from trustirl.rollouts.spaces import flatten_observations, to_env_actions
 from trustirl.tasks.gym import ControlTask
 
@@ -63,8 +64,9 @@ class FixedHorizon(gym.Wrapper):
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
-        self._time, self._terminal_obs = 0, None
-        return self.env.reset(**arguments)
+        observation, info = self.env.reset(**arguments)
+        self._time, self._terminal_obs = info.get(TIME, 0), None
+        return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, or stay at the end; `terminated` is never true."""
@@ -95,14 +97,17 @@ class Copy:
         self.seed = first_seed + self.policy
         self._env: gym.Env | None = None
 
-    def reset(self, seed: int | None = None) -> None:
-        """Begin an episode; without a seed, with the generator that an earlier one left."""
+    def reset(self, seed: int | None = None, shown: bool = False) -> None:
+        """Begin an episode, as the later ones at a demonstrated state if it is to be `shown`.
+
+        Without a seed it begins as the last one did, with the generator that was left.
+        """
         if self._env is None:  # made late: in the process that steps it, whose errors reach the user
             self._env = self._ask(self._task.make)
         if seed is not None:
-            self._steps = 0
-        observation, _ = self._ask(self._env.reset, seed=seed)
-        self.obs, self._time = self._seen(observation), 0
+            self._steps, self._options = 0, {"options": {SHOWN: True}} if shown else {}
+        observation, info = self._ask(self._env.reset, seed=seed, **self._options)
+        self.obs, self._time = self._seen(observation), info.get(TIME, 0)
 
     def step(self, action: Num[np.ndarray, "..."]) -> tuple[Any, ...]:
         """Step with a network's action: a row of what happened."""
@@ -150,10 +155,13 @@ class Bundle:
         self._copies = [Copy(task, number, envs_per_seed, first_seed) for number in numbers]
         self._policies: dict[int, HostPolicy] = {}
 
-    def reset(self, seeds: Sequence[int]) -> None:
-        """Begin an episode in every environment; `seeds` are those of all bundles."""
+    def reset(self, seeds: Sequence[int], shown: int = 0) -> None:
+        """Begin an episode in every environment; `seeds` are those of all bundles.
+
+        The first `shown` environments of each policy begin theirs at demonstrated states.
+        """
         for copy in self._copies:
-            copy.reset(seeds[copy.number])
+            copy.reset(seeds[copy.number], copy.place < shown)
 
     def load(self, policies: Policies) -> None:
         """Act with these from now on."""
@@ -225,9 +233,9 @@ class Workers:
             # Spawned, not forked: by a fork server they would inherit the variables of when that server started.
             self._vector = AsyncVectorEnv(bundles, shared_memory=False, context="spawn")
 
-    def reset(self, seeds: Sequence[int]) -> None:
+    def reset(self, seeds: Sequence[int], shown: int = 0) -> None:
         """As a bundle does."""
-        self._ask("reset", seeds)
+        self._ask("reset", seeds, shown)
 
     def load(self, policies: Policies) -> None:
         """Copy the weights to where the processes read them."""

@@ -26,8 +26,9 @@ class Pool:
         self._by_seed = [slice(first, first + envs_per_seed) for first in range(0, count, envs_per_seed)]
         self._policies: list[HostPolicy] = []
 
-    def reset(self, seeds: Sequence[int]) -> None:
-        """Begin an episode in every environment."""
+    def reset(self, seeds: Sequence[int], shown: int = 0) -> None:
+        """Begin an episode in every environment, where the task begins it."""
+        assert not shown  # refused before anything ran
         self._pool = _open(self._envpool, self._task, seeds)  # EnvPool takes seeds here and nowhere else
         self._obs = np.zeros((self._count, self._task.obs_dim), np.float32)
         self._time, self._steps = np.zeros(self._count, np.int32), 0

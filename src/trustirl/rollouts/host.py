@@ -23,6 +23,7 @@ from trustirl.rollouts.bundles import Bundle, FixedHorizon, Unpaid, Workers
 from trustirl.rollouts.envpool import Pool
 from trustirl.rollouts.ledger import Ledger, Purpose
 from trustirl.rollouts.policy import Policies
+from trustirl.rollouts.restarts import Restarting, Starts
 from trustirl.tasks.gym import ControlTask, MakeEnv
 
 Backend = Literal["auto", "sync", "async", "envpool"]
@@ -58,22 +59,29 @@ class HostEnvs:
         termination: Termination = "T0",
         first_seed: int = 0,
         paid: bool = True,
+        starts: Starts | None = None,
     ) -> None:
-        """`paid`: whether anybody may see true rewards; EnvPool, whose rewards are numbers, always tells them."""
+        """`starts` are where episodes may begin beside where the task begins them.
+
+        `paid`: whether anybody may see true rewards; EnvPool, whose rewards are numbers, always tells them.
+        """
         self.task, self.seeds, self.envs_per_seed = task, seeds, envs_per_seed
         self.seed_numbers = range(first_seed, first_seed + seeds)
         self.ledger, self.termination = ledger, termination
         self.backend = resolve_backend(backend, task)
-        self._simulator = _open(task, self.count, envs_per_seed, self.backend, termination, first_seed, paid)
+        self._shown = 0
+        self._simulator = _open(task, self.count, envs_per_seed, self.backend, termination, first_seed, paid, starts)
 
     @property
     def count(self) -> int:
         """How many environments there are."""
         return self.seeds * self.envs_per_seed
 
-    def reset(self, seeds: Int[np.ndarray, "seeds envs"]) -> None:
-        """Begin an episode in every environment."""
-        self._simulator.reset(self._listed(seeds))
+    def reset(self, seeds: Int[np.ndarray, "seeds envs"], shown: int = 0) -> None:
+        """Begin an episode in every environment; in the first `shown` of each seed all begin where `starts` say."""
+        self._shown = shown
+        self._simulator.reset(self._listed(seeds), shown)
+        self.ledger.resets += self.seeds * shown
 
     def rollout(
         self, policies: Policies | None, steps: int, purpose: Purpose = "train", iteration: int = 0, round_: int = 0
@@ -89,6 +97,7 @@ class HostEnvs:
         rows = self._simulator.rollout(steps, key, random=policies is None)
         self.ledger.add(purpose, int(rows["stepped"].sum()))
         grid = rows.reshape(steps, self.seeds, self.envs_per_seed)
+        self.ledger.resets += int((grid["terminated"] | grid["truncated"])[:, :, : self._shown].sum())
         return Rollout(*(np.ascontiguousarray(grid[name]) for name in Rollout._fields))
 
     def play(self, policies: Policies, seeds: Int[np.ndarray, "seeds envs"]) -> Float[np.ndarray, "seeds envs"]:
@@ -129,11 +138,16 @@ def _open(
     termination: Termination,
     first_seed: int,
     paid: bool,
+    starts: Starts | None,
 ) -> Bundle | Workers | Pool:
     if backend == "envpool":
         if termination == "T3":
             raise InputError("EnvPool cannot repeat terminal observations (T3): use backend='sync' or 'async'.")
+        if starts is not None:
+            raise InputError("EnvPool cannot begin at demonstrated states: use backend='sync' or 'async'.")
         return Pool(task, count, envs_per_seed, first_seed)
+    if starts is not None:
+        task = replace(task, make=partial(_make_restarting, task.make, starts))
     if termination == "T3":
         task = replace(task, make=partial(_make_fixed, task.make, task.horizon))
     if not paid:
@@ -141,6 +155,10 @@ def _open(
     if backend == "sync":
         return Bundle(task, range(count), envs_per_seed, first_seed)
     return Workers(task, count, envs_per_seed, _processes(count), first_seed)
+
+
+def _make_restarting(make: MakeEnv, starts: Starts) -> Restarting:
+    return Restarting(make(), starts)
 
 
 def _make_fixed(make: MakeEnv, horizon: int) -> FixedHorizon:

@@ -1,18 +1,20 @@
-"""Every call of env.step is counted, by purpose."""
+"""Every call of env.step is counted, by purpose; and every reset to a demonstrated state."""
 
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 Purpose = Literal["train", "reward", "evaluation"]
 
 
 @dataclass
 class Ledger:
-    """Environment steps of all seeds together; start one from saved counts with `Ledger(**counts)`."""
+    """Environment steps of all seeds together; `vars` of one are what a checkpoint saves."""
 
     train: int = 0
     reward: int = 0
     evaluation: int = 0
+    resets: int = 0
+    """To demonstrated states; the simulator is put into them, and no step is made on the way."""
 
     def add(self, purpose: Purpose, steps: int) -> None:
         """Count steps taken for a purpose."""
@@ -21,7 +23,7 @@ class Ledger:
     @property
     def counts(self) -> dict[str, int]:
         """Steps by purpose, as a run's summary stores them."""
-        return asdict(self)
+        return {purpose: getattr(self, purpose) for purpose in get_args(Purpose)}
 
     @property
     def total(self) -> int:

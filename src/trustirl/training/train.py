@@ -309,7 +309,7 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
                     looks.begin(state, metrics, time.perf_counter() - began)
                 if iteration % job.checkpoint_every == 0 or last or stopped():
                     looks.finish()  # a checkpoint says how many rows came before it
-                    folder.save_checkpoint(state, iteration, time.perf_counter() - began, job.ledger.counts)
+                    folder.save_checkpoint(state, iteration, time.perf_counter() - began, vars(job.ledger))
                 if stopped() and not last:
                     raise Interrupted(
                         f"stopped after {iteration} of {job.iterations} iterations and saved; continue with "

@@ -8,6 +8,7 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.spaces import Dict
 
 from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.errors import DemoError, InputError
@@ -17,9 +18,11 @@ from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces, place
 from trustirl.demos.inspect import inspect
 from trustirl.demos.origin import env_arguments
+from trustirl.demos.record import restore_state
 from trustirl.demos.schema import Demos, find_demos
 from trustirl.irl.measures import Weighing, weighted
 from trustirl.nets.mlp import scales
+from trustirl.rollouts.restarts import Starts
 from trustirl.rollouts.spaces import from_env_actions
 from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.job import Experiment
@@ -106,6 +109,31 @@ def matched(
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
     origin = _other_version(demos, control_task)
     return Matched(control_task, demos, *_checked(demos, control_task, strict), origin)
+
+
+def check_restorable(task: ControlTask, demos: Demos) -> None:
+    """Episodes can begin at demonstrated states if the simulator's are known and the task can be put into them."""
+    if demos.states is None:
+        raise DemoError(
+            "resets need the simulator's states, which these demos do not hold: record them with `Demos.record` or "
+            "`trustirl expert` in a task whose state can be set, or set resets to 0."
+        )
+    env = task.make()
+    try:
+        env.reset(seed=0)
+        restore_state(env, demos.states[0])
+    except DemoError as error:
+        raise DemoError(f"{task.name} cannot begin at demonstrated states: {error}") from None
+    finally:
+        env.close()
+    if isinstance(env.observation_space, Dict) and "desired_goal" in env.observation_space.spaces:
+        raise DemoError(f"{task.name} cannot begin at demonstrated states: its goal is no part of the simulator's.")
+
+
+def starts_of(given: Matched) -> Starts:
+    """Every demonstrated step."""
+    assert given.demos.states is not None
+    return Starts(given.demos.states, given.obs, given.demos.time_in_episode())
 
 
 def standards(demos: Demos) -> tuple[np.ndarray, np.ndarray]:

@@ -29,7 +29,16 @@ from trustirl.rollouts.policy import Policies
 from trustirl.runs.policies import host_policies, make_solver
 from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.job import Experiment, filled
-from trustirl.worlds.matching import Matched, example_row, expert_data, matched, require_successors, standards
+from trustirl.worlds.matching import (
+    Matched,
+    check_restorable,
+    example_row,
+    expert_data,
+    matched,
+    require_successors,
+    standards,
+    starts_of,
+)
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
 from trustirl.worlds.stage import StageOptions, open_stage
 
@@ -134,6 +143,8 @@ def prepared(
     plan = _needed(ALGORITHMS[experiment.algorithm], Plan(**experiment.settings["plan"]), options, given)
     if options.reward_inputs == "transition":
         require_successors(given.demos)
+    if plan.shown:
+        check_restorable(given.task, given.demos)
     iterations(experiment.steps, plan)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
     return Prepared(given, plan, capacity, example_row(given.task))
@@ -231,6 +242,8 @@ def build(
         algorithm.solver,
         to_host,
         first_seed=experiment.first_seed,
+        starts=starts_of(given) if plan.shown else None,
+        shown=plan.shown,
     )
     sampler = simulator_sampler(
         algorithm, expert, stage.practice, plan, weighing, capacity, example, watch, entry.needs

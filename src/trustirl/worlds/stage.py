@@ -20,6 +20,7 @@ from trustirl.rollouts.host import (
 )
 from trustirl.rollouts.ledger import Ledger, Purpose
 from trustirl.rollouts.policy import Policies
+from trustirl.rollouts.restarts import Starts
 from trustirl.tasks.gym import ControlTask
 
 
@@ -45,14 +46,19 @@ class StageOptions:
 class Practice:
     """Environments of all seeds, and the round of an iteration that they have reached."""
 
-    def __init__(self, envs: HostEnvs, to_host: Callable[[PyTree], Policies], kept: type[Any] = Steps) -> None:
-        """`to_host` fetches the policies of stacked actors from the device; `kept` names what a learner may see."""
-        self.envs, self._to_host, self._kept = envs, to_host, kept
+    def __init__(
+        self, envs: HostEnvs, to_host: Callable[[PyTree], Policies], kept: type[Any] = Steps, shown: int = 0
+    ) -> None:
+        """`to_host` fetches the policies of stacked actors from the device; `kept` names what a learner may see.
+
+        In training, the first `shown` environments of each seed begin at demonstrated states.
+        """
+        self.envs, self._to_host, self._kept, self._shown = envs, to_host, kept, shown
 
     def fresh(self, iteration: int, purpose: Purpose) -> None:
         """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
         rows = [episode_seeds(seed, iteration, self.envs.envs_per_seed, purpose) for seed in self.envs.seed_numbers]
-        self.envs.reset(np.stack(rows))
+        self.envs.reset(np.stack(rows), self._shown if purpose == "train" else 0)
         self._iteration, self._purpose, self._round = iteration, purpose, 0
 
     def collect(self, actor: PyTree | None, steps: int) -> Any:
@@ -84,13 +90,15 @@ def open_stage(
     kept: type[Any] = Steps,
     contest: bool = False,
     first_seed: int = 0,
+    starts: Starts | None = None,
+    shown: int = 0,
 ) -> Stage:
-    """Open the environments of a run.
+    """Open the environments of a run, the first `shown` of each seed to practise from `starts`.
 
     In a `contest` all seeds are judged on the same episodes, others than those on which imitators of the winner are.
     """
     paid = "true_reward" in kept._fields
-    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination, first_seed, paid)
+    envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination, first_seed, paid, starts)
     judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend, first_seed)
 
     def evaluate(agents: PyTree) -> Float[np.ndarray, "seeds episodes"]:
@@ -101,4 +109,4 @@ def open_stage(
         envs.close()
         judged.close()
 
-    return Stage(Practice(envs, to_host, kept), envs.backend, evaluate, close)
+    return Stage(Practice(envs, to_host, kept, shown), envs.backend, evaluate, close)
