@@ -11,6 +11,7 @@ import numpy as np
 from trustirl.core.measure import whole
 from trustirl.core.records import Algorithm, Parts
 from trustirl.core.types import ExpertData, IrlState, RewardData, Transition
+from trustirl.irl.measures import after_steps
 from trustirl.nets.rewards import NetworkReward, blank_network_reward
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.softq import softq
@@ -39,7 +40,9 @@ def linear() -> NetworkReward:
 
 def stepped(build: Callable[..., Algorithm], config: Any) -> tuple[Algorithm, IrlState, IrlState]:
     """The algorithm, and its state before and after an update on whole measures."""
-    parts = Parts(lambda: softq(1, 2, SETTINGS), lambda _: linear(), whole, config=SETTINGS)
+    make = lambda _: linear()  # noqa: E731
+    solver = lambda: softq(1, 2, SETTINGS)  # noqa: E731
+    parts = Parts(solver, make, whole, config=SETTINGS, make_potential=make, after=after_steps)
     algorithm = build(parts, config)
     demo, learner = side(True), side(False)
     state = algorithm.init(jax.random.key(0), ExpertData(demo, 2))

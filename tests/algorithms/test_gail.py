@@ -8,11 +8,9 @@ import pytest
 from tests.algorithms.adversaries import INPUTS, WEIGHT, differences, side, stepped
 from trustirl.algorithms import ALGORITHMS
 from trustirl.algorithms.gail import GailConfig, gail
-from trustirl.core.measure import whole
 from trustirl.core.precision import double_precision
-from trustirl.core.records import Parts
 from trustirl.core.types import ExpertData
-from trustirl.irl.known_mdp import exact_sampler
+from trustirl.irl.known_mdp import exact_parts, exact_sampler
 from trustirl.irl.loop import as_one_program, iterate, make_loop, seed_keys
 from trustirl.nets.rewards import reward_factory
 from trustirl.rl.exact import exact_solver, occupancy, solve
@@ -64,7 +62,7 @@ def test_the_best_discriminator_leads_to_the_experts_occupancy(sign: str) -> Non
         mdp, cold = task.mdp, make_task("gridworld", {"size": 3, "temperature": 0.2}).mdp
         expert = occupancy(mdp, solve(mdp, jnp.asarray(task.true_reward)).log_prob)
         make_reward = reward_factory("table", task.features, mdp.actions, True)
-        parts = Parts(lambda: exact_solver(cold), make_reward, whole)
+        parts = exact_parts(exact_solver(cold), make_reward, make_reward)
         algorithm = ALGORITHMS["gail"].build(parts, GailConfig(reward_step=0.04, inner_steps=1, reward_sign=sign))
         sampler = exact_sampler(algorithm, ExpertData(mdp.pairs(expert), 36), cold, lambda *_: {})
         updates = 60

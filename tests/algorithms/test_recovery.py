@@ -10,7 +10,7 @@ import pytest
 from trustirl.algorithms import ALGORITHMS
 from trustirl.evaluation.recovery import align
 from trustirl.irl.loop import iterate, seed_keys
-from trustirl.worlds.exact import ExactOptions, Parts, build
+from trustirl.worlds.exact import ExactOptions, Question, build
 from trustirl.worlds.job import Experiment
 
 
@@ -30,14 +30,14 @@ def learn(algorithm: str, task: str, steps: int, demo_episodes: int | None = Non
         },
         world="exact",
     )
-    world: Parts = build(experiment)
+    world: Question = build(experiment)
     ell = []
     for now in iterate(world.loop, seed_keys(1), steps):
         ell.append(float(now[1]["ell"][0]))
     return world, now[0], now[1], np.array(ell)
 
 
-def recovered(world: Parts, state: Any) -> float:
+def recovered(world: Question, state: Any) -> float:
     return align(np.asarray(state.irl.reward.table[0]), world.task.true_reward[:, 0]).correlation
 
 

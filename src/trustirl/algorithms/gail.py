@@ -9,19 +9,18 @@ An end is followed by the absorbing state for what is left of the episode, for e
 mode T2), so that no reward has to reach for an end or shun it by its sign.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
-from jaxtyping import Array
 
 from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.algorithms.shared import DISCRIMINATED, FOLLOWER, SMALL, AdversaryConfig
-from trustirl.core.descend import decaying_adam, descend
+from trustirl.core.descend import decaying_adam
 from trustirl.core.measure import Reward
 from trustirl.core.records import Algorithm, Parts
-from trustirl.core.types import IrlState, Metrics, RewardData
-from trustirl.irl.compose import explicit
+from trustirl.core.types import IrlState
+from trustirl.irl.compose import explicit, reward_step
 from trustirl.irl.terms import cross_entropy, penalised
 
 SIGNS = {"positive": jax.nn.softplus, "negative": jax.nn.log_sigmoid, "both": lambda logit: logit}
@@ -40,11 +39,7 @@ def gail(parts: Parts, config: GailConfig) -> Algorithm:
     optimizer = decaying_adam(config.reward_step, 0.0, config.weight_decay)
     loss = penalised(cross_entropy, config.penalty)
 
-    def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
-        draw_key, between_key = jax.random.split(key)
-        batches = *parts.draw(data, config.inner_steps, draw_key), jax.random.split(between_key, config.inner_steps)
-        reward, optimizer_state = descend(loss, optimizer, state.reward, state.optimizer, batches)
-        return replace(state, reward=reward, optimizer=optimizer_state), {}
+    update_reward = reward_step(parts.draw, loss, optimizer, config.inner_steps)
 
     def paid(state: IrlState) -> Reward:
         return lambda pairs: SIGNS[config.reward_sign](state.reward(pairs))

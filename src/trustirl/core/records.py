@@ -44,13 +44,18 @@ class Solver(NamedTuple):
 
 
 class ExactSolver(NamedTuple):
-    """A solver that knows the MDP, needs no experience, and can also answer what a certificate asks."""
+    """A solver that knows the MDP, needs no experience, and can also answer what a certificate asks.
+
+    `actor` and `log_prob` are a sampled solver's.
+    """
 
     init: Callable[[Array], PyTree]
     improve: Callable[[PyTree, None, Reward, Array], tuple[PyTree, Metrics]]
     mdp: MDP
     optimal_value: Callable[[Reward], Float[Array, ""]]  # f(r), differentiable in the reward
     curvature: Callable[[PyTree, Float[Array, "states actions"]], Float[Array, ""]]  # f''(r_old)[u, u]
+    actor: Callable[[PyTree], PyTree]
+    log_prob: Callable[[PyTree, Array, Array], Array]
 
 
 class Algorithm(NamedTuple):
@@ -95,11 +100,17 @@ class MakeSolver(Protocol):
 
 
 class Parts(NamedTuple):
-    """What a world gives an algorithm to build on; where nothing is sampled there are only the first three."""
+    """What a world gives an algorithm to build on; where nothing is sampled there are no spaces and statistics.
+
+    `make_potential` makes functions of states alone, and `after(of, pairs)` is what such a function is worth after
+    each pair: nothing after an end, and where it is known what may follow, the mean over that.
+    """
 
     make_solver: MakeSolver
     make_reward: Callable[[Array], PyTree]
     draw: Draw
     spaces: Any = None  # sizes and kind of observations and actions
-    config: Any = None  # the solver's settings
+    config: Any = None  # the solver's settings, or the MDP; both have a discount and a temperature
     statistics: Any = None  # mean and deviation by which networks standardise observations
+    make_potential: Callable[[Array], PyTree] | None = None
+    after: Callable[[Reward, Transition], Float[Array, "..."]] | None = None

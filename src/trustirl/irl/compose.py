@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 import optax
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Float, PyTree
 
-from trustirl.core.descend import trainable
-from trustirl.core.measure import Reward
+from trustirl.core.descend import descend, trainable
+from trustirl.core.measure import Draw, Reward
 from trustirl.core.records import Algorithm, DrawBatch, ExactSolver, Solver
 from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData
 
@@ -38,6 +38,24 @@ def explicit(
         return IrlState(solver.init(policy_key), reward, optimizer.init(trainable(reward)), extra)
 
     return Algorithm(solver, init, policy_step(solver, paid), update_reward, paid, kept)
+
+
+def reward_step(
+    draw: Draw,
+    loss: Callable[..., Float[Array, ""]],
+    optimizer: optax.GradientTransformation,
+    steps: int,
+    anchors: Callable[[IrlState], tuple[Any, ...]] = lambda _: (),
+) -> UpdateReward:
+    """The reward step of whoever minimises `loss(reward, *anchors, demo, learner, key)` on minibatches."""
+
+    def update_reward(state: IrlState, data: RewardData, key: Array) -> tuple[IrlState, Metrics]:
+        draw_key, loss_key = jax.random.split(key)
+        batches = *draw(data, steps, draw_key), jax.random.split(loss_key, steps)
+        reward, memory = descend(loss, optimizer, state.reward, state.optimizer, batches, *anchors(state))
+        return replace(state, reward=reward, optimizer=memory), {}
+
+    return update_reward
 
 
 def policy_step(

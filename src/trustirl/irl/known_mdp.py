@@ -3,18 +3,32 @@
 from collections.abc import Callable
 
 import jax
-from jaxtyping import Array, PyTree
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.mdp import MDP
-from trustirl.core.measure import Reward
-from trustirl.core.records import Algorithm, Sampler, Turned
-from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData
+from trustirl.core.measure import Reward, whole
+from trustirl.core.records import Algorithm, ExactSolver, Parts, Sampler, Turned
+from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData, Transition
 from trustirl.irl.loop import sampler_on_device, strongly_typed, three_keys
 from trustirl.irl.terms import gap
 from trustirl.rl.exact import occupancy
 
 Observe = Callable[[PyTree, Reward], Metrics]
 """Reads a policy and its reward for the record (true returns, ell); training never sees what it returns."""
+
+
+def exact_parts(
+    solver: ExactSolver, make_reward: Callable[[Array], PyTree], make_potential: Callable[[Array], PyTree]
+) -> Parts:
+    """What a known MDP gives an algorithm to build on."""
+    mdp = solver.mdp
+
+    def after(of: Reward, pairs: Transition) -> Float[Array, "..."]:
+        states, chance = mdp.successors[pairs.obs, pairs.action], mdp.probabilities[pairs.obs, pairs.action]
+        return jnp.sum(chance * of(Transition(states, jnp.zeros_like(states), chance)), axis=-1)
+
+    return Parts(lambda **_: solver, make_reward, whole, config=mdp, make_potential=make_potential, after=after)
 
 
 def exact_sampler(algorithm: Algorithm, expert: ExpertData, mdp: MDP, observe: Observe) -> Sampler:

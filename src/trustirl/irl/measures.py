@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from trustirl.core.buffer import Buffer, draw
-from trustirl.core.measure import concat
+from trustirl.core.measure import Reward, concat
 from trustirl.core.records import DrawBatch
 from trustirl.core.types import Transition
 from trustirl.core.weights import rest_weight, step_weight
@@ -60,6 +60,14 @@ def weighted(pairs: Transition, rest: Array | None = None) -> Transition:
 def acted(pairs: Transition) -> Array:
     """What the pairs weigh, nothing where one stands for the state after an end: nobody acts there."""
     return pairs.weight if pairs.absorbing is None else jnp.where(pairs.absorbing, 0.0, pairs.weight)
+
+
+def after_steps(of: Reward, pairs: Transition) -> Float[Array, "..."]:
+    """What a function of states is worth after each step: nothing where the episode ended, and after that."""
+    assert pairs.next_obs is not None
+    assert pairs.terminated is not None
+    ended = pairs.terminated if pairs.absorbing is None else pairs.terminated | pairs.absorbing
+    return jnp.where(ended, 0.0, of(replace(pairs, obs=pairs.next_obs, next_obs=None, absorbing=None)))
 
 
 def with_past(learner: Transition, past: Transition, share: float) -> Transition:

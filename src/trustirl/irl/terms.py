@@ -53,14 +53,22 @@ def slope_penalty(
 
 
 def penalised(
-    misfit: Callable[[Any, Transition, Transition], Float[Array, ""]], weight: float, slope: float = 1.0
-) -> Callable[[Any, Transition, Transition, Array], Float[Array, ""]]:
-    """A loss with `weight` times the slope penalty of its network; tables, which have no slope, go without."""
+    misfit: Callable[..., Float[Array, ""]],
+    weight: float,
+    slope: float = 1.0,
+    part: Callable[[Any], Any] = lambda net: net,
+) -> Callable[..., Float[Array, ""]]:
+    """`misfit(net, *anchors, demo, learner)`, and with a key at the end `weight` times the slope penalty of a part.
 
-    def loss(net: Any, demo: Transition, learner: Transition, key: Array) -> Float[Array, ""]:
-        value = misfit(net, demo, learner)
-        if not weight or not hasattr(net, "inputs"):
+    Tables have no slope and go without.
+    """
+
+    def loss(net: Any, *given: Any) -> Float[Array, ""]:
+        *seen, key = given
+        value, smooth = misfit(net, *seen), part(net)
+        if not weight or not hasattr(smooth, "inputs"):
             return value
-        return value + weight * slope_penalty(net.of, net.inputs(demo), net.inputs(learner), key, slope)
+        demo, learner = (smooth.inputs(batch) for batch in seen[-2:])
+        return value + weight * slope_penalty(smooth.of, demo, learner, key, slope)
 
     return loss

@@ -239,4 +239,6 @@ def exact_solver(mdp: MDP, rounds: int = 0, suboptimality: float = 0.0) -> Exact
         mdp,
         lambda reward: optimal_value(mdp.table(reward(mdp.pairs())), mdp),
         lambda policy, direction: curvature(mdp, policy.log_prob, direction),
+        actor=lambda policy: policy,
+        log_prob=lambda policy, state, action: policy.log_prob[state, action],
     )

@@ -13,15 +13,14 @@ from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.mdp import MDP, check_reward_table
-from trustirl.core.measure import Reward, expect, whole
+from trustirl.core.measure import Reward, expect
 from trustirl.core.precision import double_precision
-from trustirl.core.records import Parts
-from trustirl.core.types import ExpertData, Metrics, Transition
+from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.demos.tabular import tabular_measure
 from trustirl.evaluation.returns import episode_return
-from trustirl.irl.known_mdp import Observe, exact_sampler
+from trustirl.irl.known_mdp import Observe, exact_parts, exact_sampler
 from trustirl.irl.loop import Loop, as_one_program, make_loop
 from trustirl.nets.rewards import (
     RewardInputs,
@@ -72,6 +71,7 @@ class Question(NamedTuple):
     demo: Transition
     demo_hash: str
     observe: Observe
+    kept: Callable[[IrlState], Any]  # the reward that is saved
     loop: Loop
 
 
@@ -98,7 +98,7 @@ def build(experiment: Experiment, demos: Demos | None = None) -> Question:
         demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
     make_reward = make_reward_of(options, task)
     solver = exact_solver(mdp, options.policy_rounds, options.suboptimality)
-    parts = Parts(lambda **_: solver, make_reward, whole)
+    parts = exact_parts(solver, make_reward, make_potential_of(options, task))
     solved = not (options.policy_rounds or options.suboptimality)
 
     def observe(policy: SoftPolicy, reward: Reward) -> Metrics:
@@ -113,7 +113,8 @@ def build(experiment: Experiment, demos: Demos | None = None) -> Question:
     algorithm = entry.build(parts, entry.config(**experiment.settings["algorithm_config"]))
     sampler = exact_sampler(algorithm, ExpertData(demo, len(demo.weight)), mdp, observe)
     loop = as_one_program(make_loop(algorithm, sampler, experiment.steps))
-    return Question(task, mdp, expert, demos, demo, demo_hash, observe, loop)
+    assert algorithm.kept is not None
+    return Question(task, mdp, expert, demos, demo, demo_hash, observe, algorithm.kept, loop)
 
 
 def given_demos(experiment: Experiment, task: ExactTask, demos: Demos | None = None) -> Demos | None:
@@ -182,6 +183,11 @@ def make_reward_of(options: ExactOptions, task: ExactTask) -> Callable[[Array], 
         numbers, features = transitions(options, task)
         return expected_reward_factory(options.reward, features, numbers, np.asarray(task.mdp.probabilities))
     return reward_factory(options.reward, task.features, task.mdp.actions, inputs == "state-action")
+
+
+def make_potential_of(options: ExactOptions, task: ExactTask) -> Callable[[Array], Reward]:
+    """The same for functions of states alone."""
+    return reward_factory(options.reward, task.features, task.mdp.actions, False)
 
 
 def transitions(

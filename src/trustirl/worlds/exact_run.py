@@ -84,7 +84,7 @@ def write_results(
     """Everything that is known only at the end; the summary comes last and marks the run as finished."""
     task, mdp = world.task, world.mdp
     save_tables(path, np.asarray(state.irl.policy.log_prob))
-    save_rewards(path, state.irl.reward, _reward_card(experiment, task))
+    save_rewards(path, world.kept(state.irl), _reward_card(experiment, task))
     tables = np.stack([reward.table() for reward in load_rewards(path)])
     visits = jax.jit(jax.vmap(occupancy, (None, 0)))
     learner = visits(mdp, state.irl.policy.log_prob)
@@ -208,7 +208,7 @@ def _compare(experiment: Experiment, world: Question) -> tuple[dict[str, Any], d
         demo_episodes=SAMPLED_EPISODES,
     )
     mdp = parts.task.mdp
-    reward = jax.tree.map(lambda x: x[0], state.irl.reward)
+    reward = jax.tree.map(lambda x: x[0], parts.kept(state.irl))
     table = np.asarray(mdp.table(reward(mdp.pairs())))
     policy = jax.tree.map(lambda x: x[0], state.irl.policy)
     sampled = {

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import jax
 import numpy as np
-from jaxtyping import Float, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most, positive
@@ -18,10 +18,10 @@ from trustirl.core.types import Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop, make_loop
-from trustirl.irl.measures import Weighing
+from trustirl.irl.measures import Weighing, after_steps
 from trustirl.irl.plan import Plan
 from trustirl.irl.practice import Stopwatch, simulator_sampler
-from trustirl.nets.rewards import RewardInputs, network_reward_factory
+from trustirl.nets.rewards import NetworkReward, RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
 from trustirl.rollouts.host import Termination
 from trustirl.rollouts.ledger import Ledger
@@ -210,20 +210,20 @@ def build(
         given |= {"termination": "T2" if absorb else "T0"} | slots
         return make_solver(control_task, config, *statistics, **given)
 
+    def network(inputs: RewardInputs, bound: float) -> Callable[[Array], NetworkReward]:
+        shown = jax.tree.map(lambda rows: rows[: expert.steps], expert.measure)
+        actions = control_task.action_dim if control_task.discrete else 0
+        return network_reward_factory(shown, actions, inputs, options.reward_width, options.reward_depth, bound)
+
     parts = Parts(
         solver,
-        network_reward_factory(
-            jax.tree.map(lambda rows: rows[: expert.steps], expert.measure),
-            control_task.action_dim if control_task.discrete else 0,
-            options.reward_inputs,
-            options.reward_width,
-            options.reward_depth,
-            options.reward_bound,
-        ),
+        network(options.reward_inputs, options.reward_bound),
         minibatches(plan.reward_batch),
         control_task,
         config,
         statistics,
+        network("state", options.reward_bound / (1 - config.discount)),  # as large as values of bounded rewards
+        after_steps,
     )
     algorithm = entry.build(parts, entry.config(**settings["algorithm_config"]))
     check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
