@@ -55,7 +55,8 @@ def first_step(name: str, **config: object) -> tuple[np.ndarray, np.ndarray, dic
 
 
 @pytest.mark.parametrize(
-    ("name", "penalty"), [("ml-irl", None), ("piro", "l2"), pytest.param("piro", "squared", marks=pytest.mark.slow)]
+    ("name", "penalty"),
+    [("ml-irl", None), ("mm", None), ("piro", "l2"), pytest.param("piro", "squared", marks=pytest.mark.slow)],
 )
 def test_inner_steps_follow_the_gap_and_the_penalty(name: str, penalty: str | None) -> None:
     mu, steps = 0.02, 6

@@ -86,7 +86,7 @@ def where_acted(pairs: Transition, values: Float[Array, "..."]) -> Float[Array, 
 AUTHORS: dict[str, Any] = {"steps_per_iteration": 10_000, "inner_steps": 10, "reward_batch": 32, "past_share": 0.5}
 AUTHORS |= {"reward_inputs": "state", "reward_width": 32, "width": 32, "temperature": 1.0, "penalty": 0.0}
 AUTHORS |= {"termination": "T0"}
-# What only a discriminator of pairs balances on CartPole-v1, one of states and shaping does, too.
+# Also on CartPole-v1, where other discriminators see actions: shaping tells what followed them.
 STATES: dict[str, Any] = {"reward_inputs": "state"}
 TASKS = {task: settings | STATES for task, settings in DISCRIMINATED.items()}
 OURS: dict[str, Any] = FOLLOWER | SMALL | {"past_share": 0.5} | STATES

@@ -83,8 +83,21 @@ def decaying_adam(step_size: float, decay: float, weight_decay: float = 0.0) -> 
 
     The weight decay is the gradient of an L2 penalty on what `decays` marks.
     """
-    adam = optax.adam(lambda count: step_size / (1.0 + count) ** decay)
-    return optax.chain(optax.add_decayed_weights(weight_decay, decays), adam) if weight_decay else adam
+    return _decaying_weights(optax.adam(_decaying(step_size, decay)), weight_decay)
+
+
+def decaying_sign(step_size: float, decay: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
+    """The same along the gradient's sign: steps of that size in every entry."""
+    step = optax.chain(optax.scale_by_sign(), optax.scale_by_learning_rate(_decaying(step_size, decay)))
+    return _decaying_weights(step, weight_decay)
+
+
+def _decaying(step_size: float, decay: float) -> optax.Schedule:
+    return lambda count: step_size / (1.0 + count) ** decay
+
+
+def _decaying_weights(step: optax.GradientTransformation, weight_decay: float) -> optax.GradientTransformation:
+    return optax.chain(optax.add_decayed_weights(weight_decay, decays), step) if weight_decay else step
 
 
 def decays(net: PyTree) -> PyTree:
