@@ -111,7 +111,7 @@ def test_past_steps_take_their_share_of_the_steps_and_none_of_what_follows_an_en
     present = episode_measure(
         jnp.ones((5, 3)), jnp.zeros(5, int), ends, time, Weighing(10, 0.9, discounted=True, absorb=absorb)
     )
-    both = with_past(present, numbered(2, 4), 0.3)
+    both = with_past(present, replace(numbered(2, 4), weight=jnp.ones(4)), 0.3)
     acted = ~np.asarray(both.absorbing)
     np.testing.assert_allclose(both.weight.sum(), present.weight.sum(), rtol=1e-6)
     np.testing.assert_allclose(

@@ -110,7 +110,8 @@ def test_the_reward_sees_only_episodes_that_begin_where_the_task_begins_them() -
 
 def test_past_steps_that_weigh_nothing_stay_out_of_the_mixture() -> None:
     def rows(weight: list[float]) -> Transition:
-        return Transition(jnp.arange(len(weight))[:, None] * 1.0, jnp.zeros(len(weight), int), jnp.array(weight, float))
+        count = len(weight)
+        return Transition(jnp.ones((count, 1)), jnp.zeros(count, int), jnp.array(weight, float))
 
     mixture = with_past(weighted(rows([0.5, 0.5])), weighted(rows([1, 0, 1, 0])), 0.5)
     np.testing.assert_allclose(mixture.weight, [0.25, 0.25, 0.25, 0, 0.25, 0])

@@ -49,7 +49,8 @@ def control_job(
             save_rewards(path, rewards, card_of(rewards, parts.task, config.discount, options.termination))
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
-        told = {"practice_seconds": parts.watch.seconds, "resets": parts.ledger.resets} | ({} if kept else {"learns_reward": False})
+        told = {"practice_seconds": parts.watch.seconds, "resets": parts.ledger.resets}
+        told |= {} if kept else {"learns_reward": False}
         write_json(path / "summary.json", summary | parts.given.expert_return() | told)
 
     return Job(
