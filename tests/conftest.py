@@ -8,8 +8,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 # Tests compile the same small programs many times; what one has compiled, the others (and the processes they start)
 # read. Workers inherit the variable from the process that collects, which removes the folder in the end.
@@ -42,15 +43,29 @@ settings.register_profile(
 settings.load_profile("trustirl")
 
 
-COMPILE_MUCH = {"algorithms", "bench", "control", "rl", "runs", "theory"}  # and compute little
+COMPILE_MUCH = {"algorithms", "bench", "control", "rewards", "rl", "runs", "theory", "worlds"}  # and compute little
 COMPUTE_MUCH = {"test_monotone"}
+
+
+SAVE = Figure.savefig
 
 
 @contextmanager
 def _undrawn() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda _, file, **options: file.write("<svg></svg>"))
+        patch.setattr(Figure, "savefig", _write_labels)
         yield
+
+
+def _write_labels(figure: Figure, file: IO[str], **_options: Any) -> None:
+    labels = [label for axes in figure.axes for label in (axes.get_title(), axes.get_xlabel(), axes.get_ylabel())]
+    file.write(f"<svg>{escape(' '.join(labels))}</svg>")
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that look at the drawings of runs, which have none otherwise."""
+    monkeypatch.setattr(Figure, "savefig", SAVE)
 
 
 @pytest.fixture
@@ -62,8 +77,8 @@ def words_only() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _write_pages_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The many exact runs leave pages without drawings; processes that tests start and control runs do draw."""
-    with _undrawn() if request.path.parent.name in {"bench", "runs"} else nullcontext():
+    """Runs leave pages without drawings; processes that tests start do draw, and the tests of pages."""
+    with nullcontext() if request.path.parent.name == "report" else _undrawn():
         yield
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 import trustirl as ti
 from tests.control.small import SETTINGS, cartpole_demo, flags, pendulum_demo, stopping
+from trustirl.report import write_report
 from trustirl.runs.folder import RunFolder
 
 DEMOS = {"CartPole-v1": cartpole_demo, "Pendulum-v1": pendulum_demo}
@@ -67,6 +69,15 @@ def test_evaluations_beside_training_are_those_between(run: ti.Run, tmp_path: Pa
     assert aside.summary["env_steps"] == run.summary["env_steps"]
     pointers = [json.loads((path / "checkpoints" / "latest.json").read_text()) for path in (aside.path, run.path)]
     assert pointers[0]["checkpoints"][-1]["env_steps"] == pointers[1]["checkpoints"][-1]["env_steps"]
+
+
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize("run", [pytest.param("CartPole-v1", marks=pytest.mark.slow), "Pendulum-v1"], indirect=True)
+def test_the_page_of_a_run_is_drawn(run: ti.Run) -> None:
+    page = write_report(run.path).read_text()
+    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(drawings) == 2 * page.count("data-figure") > 2  # each in both layouts
+    assert all("<path" in drawing for drawing in drawings)
 
 
 @pytest.mark.slow  # two whole runs for a rare kind of demonstrations

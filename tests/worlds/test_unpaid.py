@@ -93,11 +93,15 @@ def test_it_takes_part_in_comparisons(run: ti.Run, home: Path) -> None:
     tables = write_comparison([run.path, other.path], home / "page.md", "md").read_text()
     line = next(line for line in tables.splitlines() if line.startswith("| mdp | mce"))
     assert f"{np.mean(other.summary['ell']):.3f}"[:5].replace("-", "−") in line
-    assert write_comparison([run.path, other.path], home / "page.png", "png").stat().st_size > 10_000
     row = result_row([run.path])
     assert row["returns"] == [None, None]
     assert row["ell"] == run.summary["ell"]
     assert read_form(run.path / "summary.json", Summary).returns is None
+
+
+@pytest.mark.usefixtures("drawn")
+def test_its_comparison_is_drawn(run: ti.Run, home: Path) -> None:
+    assert write_comparison([run.path], home / "page.png", "png").stat().st_size > 10_000
 
 
 def test_it_resumes_to_the_same(run: ti.Run, home: Path) -> None:
