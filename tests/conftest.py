@@ -21,6 +21,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import jax
+import jaxtyping
 import pytest
 from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
@@ -45,6 +46,7 @@ settings.load_profile("trustirl")
 
 COMPILE_MUCH = {"algorithms", "bench", "control", "rewards", "rl", "runs", "theory", "worlds"}  # and compute little
 COMPUTE_MUCH = {"test_monotone"}
+WHOLE_RUNS = {"bench", "control", "runs", "worlds"}  # of what the other folders test part by part
 
 
 SAVE = Figure.savefig
@@ -80,6 +82,15 @@ def _write_pages_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
     """Runs leave pages without drawings; processes that tests start do draw, and the tests of pages."""
     with nullcontext() if request.path.parent.name == "report" else _undrawn():
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _check_types_of_parts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In `make test` whole runs go without: checking types is a fourth of the time that it takes to trace them."""
+    quick = request.config.getoption("markexpr") == "not slow" and request.path.parent.name in WHOLE_RUNS
+    jaxtyping.config.update("jaxtyping_disable", quick)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(autouse=True, scope="module")
