@@ -44,11 +44,11 @@ demo: $(VENV)/installed
 
 # XLA's quicker ways to compile for CPUs, which take half as long; test-all compiles as users do.
 test: $(VENV)/installed
-	XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" --durations=10
+	XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" --durations=10
 
 # With what the quick set-up leaves out, so that no test is skipped for want of a package.
 test-all: $(VENV)/installed $(VENV)/box2d $(VENV)/envpool $(VENV)/ray
-	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=20
+	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=20
 
 lint: $(VENV)/installed
 	$(RUN)/ruff check .
