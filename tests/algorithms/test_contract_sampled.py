@@ -52,6 +52,12 @@ class Slope(gym.Env):
         self._state = self.np_random.normal(size=2, scale=0.3).astype(np.float32)
         return self._state.copy(), {}
 
+    def get_state(self) -> np.ndarray:
+        return self._state
+
+    def set_state(self, state: np.ndarray) -> None:
+        self._state = state.astype(np.float32)
+
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         push = 2.0 * action - 1 if self._discrete else float(np.asarray(action)[0])
         place, speed = self._state
@@ -78,7 +84,9 @@ def shown(discrete: bool) -> Demos:
     observations, actions, following, over, terminated = (np.array(column) for column in zip(*rows, strict=True))
     ends = np.flatnonzero(over) + 1
     assert terminated.any()
-    return Demos.from_numpy(observations, actions, ends, terminated[ends - 1], next_observations=following)
+    return Demos.from_numpy(
+        observations, actions, ends, terminated[ends - 1], next_observations=following, states=observations
+    )
 
 
 def asked(entry: Entry, world: Any) -> Experiment:

@@ -42,14 +42,16 @@ def recorded(policy: Any, env: gym.Env, episodes: int, seed: int) -> Fields:
 
 
 def restore_state(env: gym.Env, state: Float[np.ndarray, " size"]) -> None:
-    """Put a MuJoCo or classic control environment into a recorded state: the next `step` repeats the recorded one.
+    """Put an environment into a recorded state: the next `step` repeats the recorded one.
+
+    That is known of MuJoCo and classic control; others may have methods `get_state()` and `set_state(state)`.
 
     What an environment keeps outside of the simulator, such as a goal or the steps to its time limit, stays as it is.
     A reward may differ slightly where it reads positions of bodies, as Ant's does: those lag behind the state.
     """
     simulator = _simulator(env)
     if simulator is None:
-        raise DemoError(f"{env} shows no simulator state, so no recorded one can be restored.")
+        raise DemoError(f"{env} has no state that can be set: give it get_state() and set_state(state).")
     size = simulator.read().shape
     if state.shape != size:
         raise DemoError(
@@ -87,6 +89,8 @@ def _simulator(env: gym.Env) -> _Simulator | None:
         return _mujoco(model, data)
     if type(inner).__module__.startswith("gymnasium.envs.classic_control"):
         return _Simulator(lambda: np.array(inner.state, np.float64), lambda state: setattr(inner, "state", state))
+    if callable(getattr(inner, "get_state", None)) and callable(getattr(inner, "set_state", None)):
+        return _Simulator(lambda: np.array(inner.get_state(), np.float64), inner.set_state)
     return None
 
 
