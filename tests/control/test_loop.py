@@ -266,6 +266,7 @@ def test_actions_outside_the_space_are_clipped_and_counted_or_refused() -> None:
         ({"past_share": -0.1}, r"past_share must lie in \[0, 1\), got -0.1"),
         ({"past_share": 0.5, "discounted": True}, "discounted needs: set past_share to 0"),
         ({"demo_fade": 0}, "demo_fade must be at least 1, got 0"),
+        ({"demo_half_life": 0}, "demo_half_life must be at least 1, got 0"),
         ({"replay": 5}, "replay must hold"),
         ({"replay": 90, "warmup": 120}, "an iteration's 80 steps and the 120 random ones of warmup, so at least 120"),
         ({"width": 10_000_000}, "width must be at most 65,536"),

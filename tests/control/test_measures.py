@@ -105,6 +105,24 @@ def test_demonstrated_steps_fade_for_the_policy_as_its_own_grow() -> None:
     assert always(jax.random.key(0)).critic_only is None
 
 
+def test_demonstrated_steps_give_way_to_own_ones_by_halves() -> None:
+    plan = Plan(batch=4000, demo_share=0.5, demo_half_life=20, demo_fade=40)
+    replay = add(empty_buffer(100, numbered(0, 1)), numbered(0, 10))
+    shares = []
+    for own in (10, 20, 40):
+        replay = replace(replay, added=jnp.int32(own))
+        batch = policy_minibatches(replay, numbered(100, 5), plan, marked=True)(jax.random.key(0))
+        number = np.asarray(batch.weight).astype(int)
+        assert len(number) == 4000
+        np.testing.assert_array_equal(batch.obs, number[:, None] * np.ones(3))  # rows stay whole
+        np.testing.assert_array_equal(batch.expert, number >= 100)
+        assert not np.any(np.asarray(batch.critic_only) & (number < 100))
+        shares.append(np.mean(number >= 100))
+    np.testing.assert_allclose(shares, [0.5 * 0.5**0.5, 0.25, 0.125], atol=0.03)
+    stays = policy_minibatches(replay, numbered(100, 5), replace(plan, demo_half_life=None))(jax.random.key(0))
+    assert int((stays.weight >= 100).sum()) == 2000
+
+
 @pytest.mark.parametrize("absorb", [True, False])
 def test_past_steps_take_their_share_of_the_steps_and_none_of_what_follows_an_end(absorb: bool) -> None:
     time, ends = jnp.asarray([0, 1, 2, 0, 1]), jnp.asarray([False, False, True, False, False])

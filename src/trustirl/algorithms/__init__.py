@@ -13,7 +13,22 @@ from trustirl.core.words import printable
 __all__ = ["ALGORITHMS", "MODULES", "ActionKind", "Defaults", "Entry", "WorldName", "register"]
 
 GROUP = "trustirl.algorithms"
-NAMES = ("trro", "piro", "ml-irl", "mce", "bc", "gail", "dac", "airl", "mm", "filter", "iq-learn", "csil", "f-irl")
+NAMES = (
+    "trro",
+    "piro",
+    "ml-irl",
+    "mce",
+    "bc",
+    "gail",
+    "dac",
+    "airl",
+    "mm",
+    "filter",
+    "hype",
+    "iq-learn",
+    "csil",
+    "f-irl",
+)
 MODULES = {name: name.replace("-", "_") for name in NAMES}
 TAKEN = {*MODULES, "expert"}  # an expert is trained, too, and its runs are called so
 

@@ -90,8 +90,9 @@ def experience(steps: Steps) -> Transition:
 def policy_minibatches(replay: Buffer, shown: Transition, plan: Plan, marked: bool = False) -> DrawBatch:
     """What the policy learns from: its own steps, and its share of demonstrated ones, which may be marked."""
     policy_too = None if plan.demo_fade is None else jnp.maximum(0.0, 1.0 - replay.added / plan.demo_fade)
+    still = None if plan.demo_half_life is None else 0.5 ** (replay.added / plan.demo_half_life)
     own = lambda key: draw(replay, key, plan.batch)  # noqa: E731
-    return mixed(own, shown, round(plan.demo_share * plan.batch), policy_too, marked)
+    return mixed(own, shown, round(plan.demo_share * plan.batch), policy_too, marked, still)
 
 
 def mixed(
@@ -100,8 +101,9 @@ def mixed(
     count: int,
     policy_too: Float[Array, ""] | None = None,
     marked: bool = False,
+    still: Float[Array, ""] | None = None,
 ) -> DrawBatch:
-    """Minibatches in which `count` rows are demonstrated steps.
+    """Minibatches in which `count` rows are demonstrated steps, or each of them with the chance `still`.
 
     What a policy has not found yet it can learn from whoever has: off-policy learning takes steps from anywhere, and
     the reward labels them like any others. But what other actions would be worth there the critic can only guess:
@@ -113,14 +115,21 @@ def mixed(
     def draw_both(key: Array) -> Transition:
         own_key, shown_key = jax.random.split(key)
         index = jax.random.randint(shown_key, (count,), 0, len(shown.weight))
-        join = lambda own, demo: jnp.concatenate([own[count:], demo[index]])  # noqa: E731
+        taken = jnp.ones(count, bool)
+        if still is not None:
+            taken = jax.random.uniform(jax.random.fold_in(shown_key, 1), (count,)) < still
+
+        def join(own: Array, demo: Array) -> Array:
+            last = demo[index] if still is None else jax.vmap(jnp.where)(taken, demo[index], own[:count])
+            return jnp.concatenate([own[count:], last])
+
         both = jax.tree.map(join, draw(own_key), shown)
         nowhere = jnp.zeros(len(both.weight), bool)
         if marked:
-            both = replace(both, expert=nowhere.at[-count:].set(True))
+            both = replace(both, expert=nowhere.at[-count:].set(taken))
         if policy_too is None:
             return both
         watched = jax.random.uniform(jax.random.fold_in(shown_key, 0), (count,)) >= policy_too
-        return replace(both, critic_only=nowhere.at[-count:].set(watched))
+        return replace(both, critic_only=nowhere.at[-count:].set(watched & taken))
 
     return draw_both

@@ -78,7 +78,9 @@ class Plan(Schedule):
     extra_steps: int = 0
     """Further steps per seed and iteration with the improved policy, which only the reward update sees."""
     demo_share: float = 0.0
-    """Share of demonstrated steps in a policy minibatch."""
+    """Share of demonstrated steps in a policy minibatch; where it falls, the first one."""
+    demo_half_life: int | None = None
+    """Own steps after which own ones have replaced half of the demonstrated ones, and so on; None: never."""
     demo_fade: int | None = None
     """Own steps after which SAC's policy no longer improves at demonstrated states, where from then on the critic
     learns alone; until then ever less. None: it always does."""
@@ -93,8 +95,9 @@ class Plan(Schedule):
         super().__post_init__()
         at_least(1, self, "reward_batch", "reference")
         at_most(1_000_000, self, "reward_batch", "reference")
-        if self.demo_fade is not None:
-            at_least(1, self, "demo_fade")
+        for name in ("demo_half_life", "demo_fade"):
+            if getattr(self, name) is not None:
+                at_least(1, self, name)
         if self.extra_steps < 0 or self.extra_steps % self.envs:
             raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
         for name in ("demo_share", "past_share"):

@@ -42,7 +42,8 @@ from trustirl.worlds.matching import (
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
 from trustirl.worlds.stage import StageOptions, open_stage
 
-OFFERS = frozenset({"episodes", "expert rows", "rewards of states"})  # what algorithms may need of this world
+# What algorithms may need of this world.
+OFFERS = frozenset({"demonstrated steps", "episodes", "expert rows", "rewards of states"})
 UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
 
 
@@ -158,11 +159,13 @@ def _needed(entry: Entry, plan: Plan, options: ControlOptions, given: Matched) -
                 f"{entry.name} learns from demonstrated rows beside its own: set demo_share between 0 and 1, such as "
                 "0.5."
             )
-        if not len(given.demos.successors()[0]):
-            raise DemoError(
-                f"{entry.name} must know what followed a demonstrated step, and the demos are subsampled without "
-                "next_observations; give whole episodes, or next_observations."
-            )
+        if plan.demo_half_life is not None:
+            raise InputError(f"{entry.name} needs demonstrated rows to the end: set demo_half_life to None.")
+    if {"expert rows", "demonstrated steps"} & entry.needs and not len(given.demos.successors()[0]):
+        raise DemoError(
+            f"{entry.name} must know what followed a demonstrated step, and the demos are subsampled without "
+            "next_observations; give whole episodes, or next_observations."
+        )
     if "rewards of states" in entry.needs and options.reward_inputs != "state":
         raise InputError(
             f"{entry.name} compares how often states are visited: reward_inputs must be state, got "
