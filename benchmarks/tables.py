@@ -2,7 +2,8 @@
 
 A table stands between `<!-- table:KIND STUDY... -->` and `<!-- /table -->`; KIND is a name in KINDS, and a STUDY
 a folder of results/, of which results.json is read; `experts packaged` is made of the cards of the packaged
-demonstrations. With --check nothing is written, and a table that its results would change is an error.
+demonstrations, `methods entries` of what the package knows of its algorithms. With --check nothing is written, and a
+table that its results would change is an error.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from trustirl.algorithms import ALGORITHMS, MODULES
 from trustirl.evaluation.stats import iqm
 
 MARKED = re.compile(r"(<!-- table:(\w+) ([\w -]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
@@ -333,6 +335,24 @@ def experts(cards: list[Row]) -> str:
     return _table(("task", "return, 20 episodes", "each seed", "steps per seed"), lines)
 
 
+def methods(entries: list[Row]) -> str:
+    """What each algorithm can be trained on."""
+    header = ("algorithm", "worlds", "actions", "rewards of", "what else it needs", "`--preset paper`", "paper")
+    lines = [
+        (
+            f"[`{entry['name']}`](#{entry['name']})",
+            ", ".join(entry["worlds"]),
+            ", ".join(entry["actions"]),
+            entry["reward_inputs"],
+            "; ".join(entry["needs"]) or NONE,
+            "yes" if entry["paper"] else NONE,
+            entry["reference"],
+        )
+        for entry in entries
+    ]
+    return _table(header, lines)
+
+
 def _by_seeds(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["device"], row["sizes"], row["what"] == PEER, row["seeds"]))
 
@@ -366,15 +386,32 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "updates": updates,
     "loop": loop,
     "experts": experts,
+    "methods": methods,
 }
 
 
 def rows_of(study: str, root: Path) -> list[Row]:
-    """The rows of a study, or the cards of the packaged demonstrations."""
+    """The rows of a study, the cards of the packaged demonstrations, or the algorithms that come with the package."""
+    if study == "entries":
+        return [_entry(name) for name in MODULES]
     if study == "packaged":
         return [json.loads(card.read_text()) for card in sorted(root.glob("src/trustirl/demos/packaged/*.json"))]
     rows: list[Row] = json.loads((root / "results" / study / "results.json").read_text())
     return [row | {"study": study} for row in rows]
+
+
+def _entry(name: str) -> Row:
+    entry = ALGORITHMS[name]
+    default = "state-action" if "simulator" in entry.worlds else NONE
+    return {
+        "name": name,
+        "worlds": entry.worlds,
+        "actions": entry.actions,
+        "reward_inputs": entry.defaults.ours.get("reward_inputs", default),
+        "needs": sorted(entry.needs),
+        "paper": entry.defaults.paper is not None,
+        "reference": entry.reference,
+    }
 
 
 def regenerate(text: str, root: Path) -> str:

@@ -88,8 +88,10 @@ def test_nothing_else_in_the_package_names_an_algorithm() -> None:
 
 
 def test_the_documents_name_every_algorithm() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    root = Path(__file__).parents[2]
+    readme, sections = (root / "README.md").read_text(), (root / "docs" / "algorithms.md").read_text()
     assert all(f"`{name}`" in readme for name in MODULES)
+    assert all(f"\n## {name}\n" in sections for name in MODULES)
 
 
 def test_another_package_needs_no_more_than_eighty_lines() -> None:
