@@ -178,6 +178,30 @@ def test_seeds_in_parts_do_what_they_do_together(backend: Backend, monkeypatch: 
     assert len(np.unique(whole[2], axis=0)) == 3  # and no two seeds do the same
 
 
+@pytest.mark.parametrize("backend", ["sync", "async"])
+def test_some_actions_are_random_where_the_policy_trembles(backend: Backend) -> None:
+    task = make_control_task("CartPole-v1")
+    policies = always(task, 1, 1)
+    with HostEnvs(task, 1, 2, Ledger(), backend) as envs:
+        envs.reset(grid_of_seeds(1, 2))
+        shaken, steady = (envs.rollout(policies, 1500, tremble=chance) for chance in (0.3, 0.0))
+        returns = envs.play(policies, grid_of_seeds(1, 2))
+    assert pytest.approx((shaken.action == 0).mean(), abs=0.03) == 0.15  # half of the random ones
+    assert (steady.action == 1).all()
+    assert (returns <= 12).all()  # without a random action the pole falls at once
+
+
+def test_a_policy_that_trembles_does_what_it_would_otherwise() -> None:
+    task = make_control_task("Pendulum-v1")
+    policies = linear(np.zeros((2, 3)), [0.0, -1.0], 1, discrete=False)
+    actions = []
+    for chance in (0.0, 0.2):
+        with HostEnvs(task, 1, 1, Ledger()) as envs:
+            envs.reset(np.array([[3]]))
+            actions.append(envs.rollout(policies, 500, tremble=chance).action[:, 0, 0, 0])
+    assert pytest.approx((actions[0] == actions[1]).mean(), abs=0.06) == 0.8
+
+
 def test_noise_depends_on_purpose_iteration_round_and_place() -> None:
     keys = [("train", 0, 0), ("train", 0, 1), ("train", 1, 0), ("reward", 0, 0), ("train", 0, 0)]
     with HostEnvs(counter(3, 9), 2, 2, Ledger()) as envs:

@@ -14,7 +14,7 @@ from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.algorithms.mm import AUTHORS, OURS, TASKS, MmConfig, mm
 
 RESETS: dict[str, Any] = {"resets": 0.4}  # two of five environments
-THEIRS: dict[str, Any] = {"resets": 0.5}
+THEIRS: dict[str, Any] = {"resets": 0.5, "tremble": 0.01}
 ENTRY = Entry(
     name="filter",
     config=MmConfig,

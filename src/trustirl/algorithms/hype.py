@@ -15,7 +15,7 @@ from trustirl.algorithms.mm import AUTHORS, OURS, TASKS, MmConfig, mm
 # schedule does what for others the fading does: it ends the guesses at what other actions would be worth there.
 MIXED: dict[str, Any] = {"demo_share": 0.5, "demo_half_life": 100_000}
 # The authors' falls from 0.2 through 0.1 after 200,000 steps to 0.01 after a million, on straight lines.
-THEIRS: dict[str, Any] = {"demo_share": 0.2, "demo_half_life": 230_000}
+THEIRS: dict[str, Any] = {"demo_share": 0.2, "demo_half_life": 230_000, "tremble": 0.01}
 ENTRY = Entry(
     name="hype",
     config=MmConfig,

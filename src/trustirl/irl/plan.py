@@ -87,6 +87,8 @@ class Plan(Schedule):
     resets: float = 0.0
     """Share of environments whose episodes, in practice, begin at demonstrated states; the reward sees only the
     others'. For tasks whose state can be set, and demonstrations that hold it."""
+    tremble: float = 0.0
+    """Chance that a step of training, though not of an evaluation, takes an action at random."""
     discounted: bool = False
     """Weigh step t by discount^t in the reward step (the paper's occupancy) instead of equally."""
 
@@ -100,7 +102,7 @@ class Plan(Schedule):
                 at_least(1, self, name)
         if self.extra_steps < 0 or self.extra_steps % self.envs:
             raise InputError(f"extra_steps must be a multiple of envs = {self.envs}, got {self.extra_steps}.")
-        for name in ("demo_share", "past_share"):
+        for name in ("demo_share", "past_share", "tremble"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
         if not 0.0 <= self.resets <= 1.0:

@@ -26,7 +26,7 @@ from gymnasium.vector import AsyncVectorEnv
 from jaxtyping import Float, Num
 
 from trustirl.core.errors import NumericalError
-from trustirl.rollouts.policy import AtRandom, Design, HostPolicy, NoiseKey, Policies, noise_generator
+from trustirl.rollouts.policy import AtRandom, Design, HostPolicy, NoiseKey, Policies, Trembling, noise_generator
 from trustirl.rollouts.restarts import SHOWN, TIME
 from trustirl.rollouts.spaces import flatten_observations, to_env_actions
 from trustirl.tasks.gym import ControlTask
@@ -172,11 +172,16 @@ class Bundle:
         # A plain array over the mapped memory, since operations on a memmap itself are slow.
         self.load(Policies(design, np.asarray(np.memmap(file, np.float32, "r", shape=shape))))
 
-    def rollout(self, steps: int, key: NoiseKey, random: bool) -> Rows:
-        """Go on for `steps` steps in every environment, with its policy or at random."""
+    def rollout(self, steps: int, key: NoiseKey, random: bool, tremble: float = 0.0) -> Rows:
+        """Go on for `steps` steps in every environment, with its policy or at random.
+
+        `tremble` is the chance that a policy's action is a random one.
+        """
         rows = np.zeros((steps, len(self._copies)), row_type(self._task))
         for column, copy in enumerate(self._copies):
-            policy = AtRandom(self._task) if random else self._policies[copy.policy]
+            policy: Any = AtRandom(self._task) if random else self._policies[copy.policy]
+            if tremble and not random:
+                policy = Trembling(policy, self._task, tremble)
             for step, noise in enumerate(policy.noise(noise_generator(copy.seed, copy.place, key), steps)):
                 rows[step, column] = row = copy.step(policy.act(copy.obs, noise))
                 if row[3] or row[4]:
@@ -249,9 +254,9 @@ class Workers:
             self._layout = layout
         self._weights[:] = policies.weights
 
-    def rollout(self, steps: int, key: NoiseKey, random: bool) -> Rows:
+    def rollout(self, steps: int, key: NoiseKey, random: bool, tremble: float = 0.0) -> Rows:
         """As a bundle does."""
-        return np.concatenate(self._ask("rollout", steps, key, random), axis=1)
+        return np.concatenate(self._ask("rollout", steps, key, random, tremble), axis=1)
 
     def play(self, seeds: Sequence[int]) -> Episodes:
         """As a bundle does."""

@@ -38,8 +38,9 @@ class Pool:
         """Act with these from now on."""
         self._policies = [policies.of(seed) for seed in range(len(self._by_seed))]
 
-    def rollout(self, steps: int, key: NoiseKey, random: bool) -> Rows:
+    def rollout(self, steps: int, key: NoiseKey, random: bool, tremble: float = 0.0) -> Rows:
         """Go on for `steps` steps in every environment, with its policy or at random."""
+        assert not tremble  # refused before anything ran
         policies: Sequence[HostPolicy | AtRandom] = self._policies
         if random:
             policies = [AtRandom(self._task)] * len(self._by_seed)

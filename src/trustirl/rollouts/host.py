@@ -84,17 +84,23 @@ class HostEnvs:
         self.ledger.resets += self.seeds * shown
 
     def rollout(
-        self, policies: Policies | None, steps: int, purpose: Purpose = "train", iteration: int = 0, round_: int = 0
+        self,
+        policies: Policies | None,
+        steps: int,
+        purpose: Purpose = "train",
+        iteration: int = 0,
+        round_: int = 0,
+        tremble: float = 0.0,
     ) -> Rollout:
         """Go on for `steps` steps in every environment, each with its seed's policy; without policies, at random.
 
-        Noise derives from the seed, the environment's place in it, and the last three arguments; `purpose` also says
-        in which column the steps are counted.
+        Noise derives from the seed, the environment's place in it, and `purpose`, `iteration` and `round_`; `purpose`
+        also says in which column the steps are counted. `tremble` is the chance of a random action.
         """
         if policies is not None:
             self._load(policies)
         key = get_args(Purpose).index(purpose), iteration, round_
-        rows = self._simulator.rollout(steps, key, random=policies is None)
+        rows = self._simulator.rollout(steps, key, random=policies is None, tremble=tremble)
         self.ledger.add(purpose, int(rows["stepped"].sum()))
         grid = rows.reshape(steps, self.seeds, self.envs_per_seed)
         self.ledger.resets += int((grid["terminated"] | grid["truncated"])[:, :, : self._shown].sum())

@@ -123,6 +123,23 @@ class AtRandom:
         return random.uniform(-1, 1, (count, self._spaces.action_dim)).astype(np.float32)
 
 
+class Trembling:
+    """A policy in which, with some chance, an action at random takes the place of its own."""
+
+    def __init__(self, policy: HostPolicy, spaces: Spaces, chance: float) -> None:
+        self._policy, self._random, self._chance = policy, AtRandom(spaces), chance
+
+    def act(self, obs: Float[np.ndarray, "*batch obs"], noise: Any) -> Num[np.ndarray, "..."]:
+        """The policy's action, or a random one."""
+        own, other, replaced = noise
+        return self._random.act(obs, other) if replaced else self._policy.act(obs, own)
+
+    def noise(self, random: np.random.Generator, count: int) -> list[tuple[Any, Any, Any]]:
+        """For `count` observations; the policy's own is what it would be if it did not tremble."""
+        own, other = self._policy.noise(random, count), self._random.noise(random, count)
+        return list(zip(own, other, random.random(count) < self._chance, strict=True))
+
+
 def noise_generator(seed: int, env: int, key: NoiseKey) -> np.random.Generator:
     """What one environment of a seed draws on in one round, whoever steps it and whatever runs beside it."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(*key, env)))

@@ -146,6 +146,8 @@ def prepared(
         require_successors(given.demos)
     if plan.shown:
         check_restorable(given.task, given.demos)
+    if plan.tremble and options.backend == "envpool":
+        raise InputError("actions of EnvPool cannot tremble: use backend='sync' or 'async', or set tremble to 0.")
     iterations(experiment.steps, plan)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
     return Prepared(given, plan, capacity, example_row(given.task))
@@ -247,6 +249,7 @@ def build(
         first_seed=experiment.first_seed,
         starts=starts_of(given) if plan.shown else None,
         shown=plan.shown,
+        tremble=plan.tremble,
     )
     sampler = simulator_sampler(
         algorithm, expert, stage.practice, plan, weighing, capacity, example, watch, entry.needs

@@ -47,13 +47,19 @@ class Practice:
     """Environments of all seeds, and the round of an iteration that they have reached."""
 
     def __init__(
-        self, envs: HostEnvs, to_host: Callable[[PyTree], Policies], kept: type[Any] = Steps, shown: int = 0
+        self,
+        envs: HostEnvs,
+        to_host: Callable[[PyTree], Policies],
+        kept: type[Any] = Steps,
+        shown: int = 0,
+        tremble: float = 0.0,
     ) -> None:
         """`to_host` fetches the policies of stacked actors from the device; `kept` names what a learner may see.
 
-        In training, the first `shown` environments of each seed begin at demonstrated states.
+        In training, the first `shown` environments of each seed begin at demonstrated states. `tremble` is the chance
+        of a random action.
         """
-        self.envs, self._to_host, self._kept, self._shown = envs, to_host, kept, shown
+        self.envs, self._to_host, self._kept, self._shown, self._tremble = envs, to_host, kept, shown, tremble
 
     def fresh(self, iteration: int, purpose: Purpose) -> None:
         """Start new episodes whose seeds derive from the run's seeds, the iteration and the purpose."""
@@ -64,7 +70,7 @@ class Practice:
     def collect(self, actor: PyTree | None, steps: int) -> Any:
         """Go on for `steps` steps in every environment; without an actor, at random."""
         policies = None if actor is None else self._to_host(actor)
-        rollout = self.envs.rollout(policies, steps, self._purpose, self._iteration, self._round)
+        rollout = self.envs.rollout(policies, steps, self._purpose, self._iteration, self._round, self._tremble)
         self._round += 1
         return self._kept(*(getattr(rollout, name) for name in self._kept._fields))
 
@@ -92,6 +98,7 @@ def open_stage(
     first_seed: int = 0,
     starts: Starts | None = None,
     shown: int = 0,
+    tremble: float = 0.0,
 ) -> Stage:
     """Open the environments of a run, the first `shown` of each seed to practise from `starts`.
 
@@ -109,4 +116,4 @@ def open_stage(
         envs.close()
         judged.close()
 
-    return Stage(Practice(envs, to_host, kept, shown), envs.backend, evaluate, close)
+    return Stage(Practice(envs, to_host, kept, shown, tremble), envs.backend, evaluate, close)
