@@ -25,6 +25,7 @@ NAMES = (
     "mm",
     "filter",
     "hype",
+    "sqil",
     "iq-learn",
     "csil",
     "f-irl",

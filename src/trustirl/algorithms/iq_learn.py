@@ -15,10 +15,9 @@ from jaxtyping import Array, Float
 
 from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.core.checks import at_most, positive
-from trustirl.core.records import Algorithm, Parts, Solver
-from trustirl.core.types import ExpertData, IrlState, Transition
-from trustirl.irl.compose import policy_step
-from trustirl.nets.agent_rewards import ValueReward, value_reward
+from trustirl.core.records import Algorithm, Parts
+from trustirl.core.types import Transition
+from trustirl.irl.compose import implicit
 from trustirl.rl.targets import CriticLoss, Fit, no_reward
 
 
@@ -51,20 +50,7 @@ def inverse_soft_q(largest: float) -> CriticLoss:
 
 def iq_learn(parts: Parts, config: IqLearnConfig) -> Algorithm:
     """Put the algorithm together."""
-    solver: Solver = parts.make_solver(critic_loss=inverse_soft_q(config.largest))
-
-    def init(key: Array, _expert: ExpertData) -> IrlState:
-        return IrlState(solver.init(key), reward=None, optimizer=None)
-
-    def implied(state: IrlState) -> ValueReward:
-        agent, settings = state.policy, parts.config
-        discrete = parts.spaces.discrete
-        temperature = settings.temperature if discrete else jnp.exp(agent.log_temperature)
-        actor = None if discrete else agent.actor
-        mean, std = parts.statistics
-        return value_reward(agent.critic, actor, temperature, mean, std, settings.discount)
-
-    return Algorithm(solver, init, policy_step(solver, lambda _: no_reward), kept=implied)
+    return implicit(parts, parts.make_solver(critic_loss=inverse_soft_q(config.largest)), no_reward)
 
 
 # The authors' for robots: one critic, a low fixed temperature, a slow actor, demonstrated rows in every minibatch.

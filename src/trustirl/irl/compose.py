@@ -1,17 +1,19 @@
-"""The builder that keeps algorithm files short."""
+"""The builders that keep algorithm files short."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.descend import descend, trainable
 from trustirl.core.measure import Draw, Reward
-from trustirl.core.records import Algorithm, DrawBatch, ExactSolver, Solver
+from trustirl.core.records import Algorithm, DrawBatch, ExactSolver, Parts, Solver
 from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData
+from trustirl.nets.agent_rewards import ValueReward, value_reward
 
 UpdateReward = Callable[[IrlState, RewardData, Array], tuple[IrlState, Metrics]]
 
@@ -38,6 +40,23 @@ def explicit(
         return IrlState(solver.init(policy_key), reward, optimizer.init(trainable(reward)), extra)
 
     return Algorithm(solver, init, policy_step(solver, paid), update_reward, paid, kept)
+
+
+def implicit(parts: Parts, solver: Solver, reward: Reward) -> Algorithm:
+    """An algorithm that learns values alone, for a reward that never changes; kept is the one that they imply."""
+
+    def init(key: Array, _expert: ExpertData) -> IrlState:
+        return IrlState(solver.init(key), reward=None, optimizer=None)
+
+    def implied(state: IrlState) -> ValueReward:
+        agent, settings = state.policy, parts.config
+        discrete = parts.spaces.discrete
+        temperature = settings.temperature if discrete else jnp.exp(agent.log_temperature)
+        actor = None if discrete else agent.actor
+        mean, std = parts.statistics
+        return value_reward(agent.critic, actor, temperature, mean, std, settings.discount)
+
+    return Algorithm(solver, init, policy_step(solver, lambda _: reward), kept=implied)
 
 
 def reward_step(

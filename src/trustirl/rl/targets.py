@@ -9,7 +9,8 @@ T3 is a wrapper of the environment that never ends; for a solver it is T0.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +55,20 @@ CriticLoss = Callable[[Fit, Transition], Float[Array, ""]]
 def no_reward(batch: Transition) -> Float[Array, "..."]:
     """The reward of methods whose critic loss has its own, or implies one."""
     return jnp.zeros_like(batch.weight)
+
+
+@dataclass(frozen=True)
+class SideReward:
+    """One constant for demonstrated rows and another for own ones; each side has its own after an end, too."""
+
+    expert: float
+    learner: float
+    needs: ClassVar[tuple[str, ...]] = ("expert",)
+
+    def __call__(self, batch: Transition) -> Float[Array, "..."]:
+        """By the marks of the rows."""
+        assert batch.expert is not None
+        return jnp.where(batch.expert, self.expert, self.learner).astype(jnp.float32)
 
 
 def squared_bellman_error(fit: Fit, batch: Transition) -> Float[Array, ""]:
