@@ -38,7 +38,7 @@ def fitted(solver: Any, pairs: Transition, **config: Any) -> Any:
     sampler = offline_sampler(algorithm, ExpertData(pairs, len(pairs.weight)), settings.fit_batch)
     loop = as_one_program(make_loop(algorithm, sampler, 2))
     *_, (state, metrics) = iterate(loop, seed_keys(1), 2)
-    policy = jax.tree.map(lambda leaf: leaf[0] if hasattr(leaf, "shape") else leaf, state.irl.policy)
+    policy = jax.tree.map(lambda leaf: leaf[0] if hasattr(leaf, "shape") else leaf, state.irl.policy.best)
     return policy, float(metrics["log_likelihood"][0])
 
 

@@ -1,11 +1,15 @@
 """BC: behavioural cloning. Maximise the mean log-likelihood of the demonstrated actions, and nothing else.
 
 No reward is learned and no environment is stepped; what a policy does where no demonstration went is left to chance.
+Where there are several episodes some are held out, and the policy to keep is the one that fitted those best: later
+ones know the others by heart. Single steps held out would tell nothing, since their neighbours are fitted.
 """
 
 from dataclasses import dataclass, replace
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from trustirl.algorithms.entry import Defaults, Entry
@@ -28,6 +32,8 @@ class BcConfig:
     """Demonstrated pairs per minibatch."""
     updates: int = 500
     """Minibatches per iteration."""
+    held_out: float = 0.2
+    """Share of the episodes, rounded, that are not fitted: the policy that fits them best is kept, else the last."""
 
     def __post_init__(self) -> None:
         """Refuse a fit that cannot be."""
@@ -35,25 +41,42 @@ class BcConfig:
         at_least(0, self, "weight_decay")
         at_least(1, self, "fit_batch", "updates")
         at_most(1_000_000, self, "fit_batch", "updates")
+        at_least(0, self, "held_out")
+        at_most(0.9, self, "held_out")
+
+
+class Clone(eqx.Module):
+    """The policy that is being fitted, and the one to keep."""
+
+    actor: PyTree
+    best: PyTree  # of those after each iteration; the newest, where no episodes are held out
+    loss: Float[Array, ""] | None  # the best one's on held-out episodes
 
 
 def bc(parts: Parts, config: BcConfig) -> Algorithm:
     """Put the algorithm together; of the solver only the kind of policy counts."""
-    solver: Solver = parts.make_solver()
+    plain: Solver = parts.make_solver()
+    solver = plain._replace(actor=lambda clone: clone.actor, outcome=lambda clone: clone.best)
     optimizer = decaying_adam(config.fit_step, 0.0, config.weight_decay)
 
     def misfit(actor: PyTree, pairs: Transition) -> Float[Array, ""]:
         return -expect(lambda batch: solver.log_prob(actor, batch.obs, batch.action), pairs)
 
     def init(key: Array, _expert: ExpertData) -> IrlState:
-        actor = solver.actor(solver.init(key))
-        return IrlState(actor, reward=None, optimizer=optimizer.init(trainable(actor)))
+        actor = plain.actor(plain.init(key))
+        loss = None if parts.held_out is None else jnp.asarray(jnp.inf, jnp.float32)
+        return IrlState(Clone(actor, actor, loss), reward=None, optimizer=optimizer.init(trainable(actor)))
 
     def improve(state: IrlState, draw: DrawBatch | None, key: Array) -> tuple[IrlState, Metrics]:
         assert draw is not None
-        batches = jax.vmap(draw)(jax.random.split(key, config.updates))
-        actor, optimizer_state = descend(misfit, optimizer, state.policy, state.optimizer, (batches,))
-        return replace(state, policy=actor, optimizer=optimizer_state), {}
+        batches, clone = jax.vmap(draw)(jax.random.split(key, config.updates)), state.policy
+        actor, optimizer_state = descend(misfit, optimizer, clone.actor, state.optimizer, (batches,))
+        new, metrics = Clone(actor, actor, None), {}
+        if parts.held_out is not None:
+            loss = misfit(actor, parts.held_out)
+            best = jax.tree.map(lambda x, y: jnp.where(loss < clone.loss, x, y), actor, clone.best)
+            new, metrics = Clone(actor, best, jnp.minimum(loss, clone.loss)), {"held_out_loss": loss}
+        return replace(state, policy=new, optimizer=optimizer_state), metrics
 
     return Algorithm(solver, init, improve)
 

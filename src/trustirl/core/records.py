@@ -103,7 +103,8 @@ class Parts(NamedTuple):
     """What a world gives an algorithm to build on; where nothing is sampled there are no spaces and statistics.
 
     `make_potential` makes functions of states alone, and `after(of, pairs)` is what such a function is worth after
-    each pair: nothing after an end, and where it is known what may follow, the mean over that.
+    each pair: nothing after an end, and where it is known what may follow, the mean over that. `held_out` are pairs
+    of episodes that are not drawn, for whoever asks to judge a fit by them.
     """
 
     make_solver: MakeSolver
@@ -114,3 +115,4 @@ class Parts(NamedTuple):
     statistics: Any = None  # mean and deviation by which networks standardise observations
     make_potential: Callable[[Array], PyTree] | None = None
     after: Callable[[Reward, Transition], Float[Array, "..."]] | None = None
+    held_out: Transition | None = None

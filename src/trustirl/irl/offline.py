@@ -14,7 +14,8 @@ def offline_sampler(algorithm: Algorithm, expert: ExpertData, batch: int) -> Sam
 
     def one_turn(irl: IrlState, key: Array) -> Turned:
         irl, metrics = algorithm.improve(irl, lambda k: sample(demo, batch, k), key)
-        likelihood = expect(lambda pairs: solver.log_prob(irl.policy, pairs.obs, pairs.action), demo)
+        actor = solver.actor(irl.policy)
+        likelihood = expect(lambda pairs: solver.log_prob(actor, pairs.obs, pairs.action), demo)
         return strongly_typed(irl), None, None, metrics | {"log_likelihood": likelihood}
 
     return sampler_on_device(two_keys, lambda key: algorithm.init(key, expert), one_turn)

@@ -79,6 +79,19 @@ def prepared(
     return matched(experiment, OfflineOptions(**experiment.settings["offline"]).strict, demos, task), iterations
 
 
+def held_out(demos: Demos, share: float) -> tuple[np.ndarray, list[str]]:
+    """The rows of that share of the episodes, always the same ones, and what a user should know of it."""
+    several, few = len(demos), round(share * len(demos))
+    if not few:
+        return np.arange(0), []
+    chosen = np.random.default_rng(0).permutation(several)[:few]
+    rows = np.flatnonzero(np.isin(np.repeat(np.arange(several), demos.lengths()), chosen))
+    return rows, [
+        f"{few} of {count(several, 'demo episode')} {'is' if few == 1 else 'are'} held out, and what is kept and "
+        "reported is the policy, of those after each iteration, that fits them best; held_out=0 keeps the last one"
+    ]
+
+
 def offline_job(
     experiment: Experiment, demos: Demos | None = None, task: str | gym.Env | Callable[..., gym.Env] | None = None
 ) -> Job:
@@ -89,7 +102,9 @@ def offline_job(
     fit = entry.config(**settings["algorithm_config"])
     statistics = standards(given.demos)
     action = given.action if given.task.discrete else np.clip(given.action, np.float32(-INSIDE), np.float32(INSIDE))
-    pairs = Transition(jnp.asarray(given.obs), jnp.asarray(action), jnp.ones(len(action), jnp.float32))
+    apart, told = held_out(given.demos, getattr(fit, "held_out", 0.0))
+    weight = jnp.ones(len(action), jnp.float32).at[apart].set(0.0)
+    pairs = Transition(jnp.asarray(given.obs), jnp.asarray(action), weight)
     expert = ExpertData(pairs, len(action))
     parts = Parts(
         lambda **slots: make_solver(given.task, config, *statistics, **slots),
@@ -98,6 +113,7 @@ def offline_job(
         given.task,
         config,
         statistics,
+        held_out=Transition(pairs.obs[apart], pairs.action[apart], 1.0 - pairs.weight[apart]) if len(apart) else None,
     )
     algorithm = entry.build(parts, fit)
     check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
@@ -106,12 +122,12 @@ def offline_job(
     judged = evaluation_envs(given.task, seeds, episodes, ledger, options.backend, experiment.first_seed)
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
-        policies = host_policies(state.irl.policy, config, *statistics)
+        policies = host_policies(algorithm.solver.outcome(state.irl.policy), config, *statistics)
         returns = evaluate_returns(judged, policies, episodes, 0)
         return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
-        save_policies(path, state.irl.policy, given.task, config, *statistics)
+        save_policies(path, algorithm.solver.outcome(state.irl.policy), given.task, config, *statistics)
         made = seeds * (iterations + 1) * fit.updates
         summary = summary_of(given.task, ledger, last_rows, seconds, made)
         write_json(path / "summary.json", summary | given.expert_return())
@@ -125,6 +141,6 @@ def offline_job(
         observe=observe,
         finish=finish,
         facts=given.facts() | stage_facts(given.task, judged.backend, 0),
-        notes=(*told_steps(experiment.steps, iterations + 1, fit.updates), *given.notes()),
+        notes=(*told_steps(experiment.steps, iterations + 1, fit.updates), *told, *given.notes()),
         close=judged.close,
     )
