@@ -27,6 +27,7 @@ NAMES = (
     "hype",
     "sqil",
     "iq-learn",
+    "ls-iq",
     "csil",
     "f-irl",
 )
