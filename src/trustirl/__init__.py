@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from trustirl.core.errors import DemoError, InputError, Interrupted, NumericalError, TrustIRLError
     from trustirl.core.precision import double_precision
     from trustirl.demos import Demos
+    from trustirl.report.compare import report as compare_runs
     from trustirl.rewards.reward import LearnedReward
     from trustirl.rewards.saved import load_reward
     from trustirl.runs.run import Run, load
@@ -26,6 +27,7 @@ _HOMES = {
     "NumericalError": "trustirl.core.errors",
     "Run": "trustirl.runs.run",
     "TrustIRLError": "trustirl.core.errors",
+    "compare_runs": "trustirl.report.compare:report",
     "double_precision": "trustirl.core.precision",
     "load": "trustirl.runs.run",
     "load_reward": "trustirl.rewards.saved",
@@ -46,6 +48,7 @@ __all__ = [
     "NumericalError",
     "Run",
     "TrustIRLError",
+    "compare_runs",
     "double_precision",
     "load",
     "load_reward",
@@ -57,9 +60,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("trustirl.core.machine").installed("trustirl") or "0+unknown"
     if name not in _HOMES:
         raise AttributeError(f"module 'trustirl' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module, _, called = _HOMES[name].partition(":")
+    return getattr(import_module(module), called or name)
 
 
 def __dir__() -> list[str]:

@@ -28,6 +28,46 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
     )
 
 
+def test_metrics_are_a_table_of_described_columns(run: ti.Run) -> None:
+    table = run.metrics()
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert {len(column) for column in table.values()} == {len(lines)}
+    assert table["iteration"].tolist() == [line["iteration"] for line in lines]
+    assert table["ell"].tolist() == [line["ell"] for line in lines]
+    assert np.isnan(table["mu"]).all()  # of PIRO alone
+    described = Path("docs/runs.md").read_text()
+    assert not [name for name in table if f"`{name}`" not in described]
+
+
+def test_a_run_tells_itself_in_one_line_and_in_a_notebook(run: ti.Run, drawn: None) -> None:
+    assert repr(run).startswith(f"<Run {run.path}: trro on gridworld, 1 seed, return ")
+    assert "\n" not in repr(run)
+    shown = run._repr_html_()
+    assert "<svg" in shown
+    assert str(run.path / "report.html") in shown
+    assert run.demos is None  # an exact occupancy
+    assert ti.__version__ == version("trustirl")
+
+
+def test_whoever_asks_is_told_every_evaluation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    told: list[dict[str, object]] = []
+    run = ti.train(
+        "ml-irl",
+        task="gridworld",
+        task_args={"size": 3},
+        demo_episodes=4,
+        seeds=2,
+        steps=2,
+        out=tmp_path / "run",
+        on_evaluation=told.extend,
+    )
+    assert told == [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert f"ml-irl on gridworld, 2 seeds, 2 iterations, in {run.path}" in capfd.readouterr().err
+    with pytest.raises(ti.InputError, match="a list of at least one folder"):
+        ti.compare_runs(str(run.path))
+    assert ti.compare_runs([str(run.path)], tmp_path / "page.html").exists()
+
+
 def test_sources_that_are_not_installed_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def only_others(package: str) -> str:
         if package == "trustirl":

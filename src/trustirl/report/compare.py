@@ -69,10 +69,11 @@ def _drawn(study: Study, format: str) -> str | bytes:
     return tables.numbers_csv(study) if format == "csv" else tables.WRITERS[format](tables.tables_of(study))
 
 
-def report(paths: Sequence[Path], out: Path | None = None, format: str | None = None) -> Path:
+def report(runs: Sequence[str | Path], out: str | Path | None = None, format: str | None = None) -> Path:
     """A single run's own page, or else a comparison; without a `format`, the ending of `out` says which."""
-    if not paths:
-        raise InputError("give at least one folder of `trustirl train` or `trustirl bench`.")
+    if isinstance(runs, str | Path) or not runs:
+        raise InputError("give a list of at least one folder of `trustirl train` or `trustirl bench`.")
+    paths, out = [Path(run) for run in runs], None if out is None else Path(out)
     endings = {ending: name for name, ending in FORMATS.items()}
     chosen = _known(format) if format else endings.get(out.suffix.lower() if out else "", "html")
     if out is None and chosen == "html" and len(paths) == 1:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
+from trustirl.report.drawing import WIDE
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_drawn
 from trustirl.report.runs import LARGEST, Known, RunFiles, Summary, read_run
 from trustirl.report.words import count, duration, number, percent
@@ -37,6 +39,16 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
     """Write the report of the run in `run_dir` to `out`, by default `report.html` beside its files."""
     run = read_run(run_dir)
     return write_drawn(lambda: render(run), Path(run_dir) / "report.html" if out is None else Path(out))
+
+
+def summary_html(run_dir: Path, told: str) -> str:
+    """A run for a notebook: what is told of it, the curve of its returns, if it has any, and where its page is."""
+    drawn = figures.draw_returns(read_run(run_dir), WIDE) or ""
+    page = Path(run_dir) / "report.html"
+    return (
+        f'<div style="max-width: 46rem"><p><b>{escape(told)}</b></p>{drawn}'
+        f'<p><a href="{escape(str(page), quote=True)}">{escape(str(page))}</a></p></div>'
+    )
 
 
 def render(run: RunFiles) -> str:

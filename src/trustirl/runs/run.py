@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -16,11 +17,15 @@ from rich.progress import track
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError
 from trustirl.core.files import Size, fitting, read_json
+from trustirl.core.words import count
 from trustirl.core.worlds import WorldFacts, world_in
+from trustirl.demos.schema import Demos, find_demos
+from trustirl.report.page import summary_html
 from trustirl.rewards.reward import LearnedReward
 from trustirl.rewards.saved import load_rewards
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
+from trustirl.runs.folder import RunFolder
 from trustirl.runs.policies import load_policies, load_tables, read_policies
 from trustirl.tasks.gym import ControlTask, make_control_task, task_of_file
 
@@ -55,7 +60,7 @@ class Summary:
     """False where the algorithm learned none, though others of its world do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run: where it lies, what it was, and one policy and reward per seed."""
 
@@ -81,6 +86,46 @@ class Run:
     def world(self) -> WorldFacts:
         """What is true of every run in its kind of world."""
         return world_in(self.config, str(self.path / "config.json"))
+
+    @property
+    def demos(self) -> Demos | None:
+        """The demonstrations that it learned from; None where these were an exact occupancy, or none."""
+        own = self.path / "demos.npz"
+        named = str(own) if own.exists() else self.config.get("demos", "")
+        if not named or (named == "packaged" and self.world.expectations):
+            return None
+        demos = find_demos(named, self.config["task"])
+        episodes = self.config.get("demo_episodes")
+        return demos if episodes is None else demos.take(episodes, self.config["demo_choice"])
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Every evaluation of every seed, column by column: what `pandas.DataFrame` or `polars.DataFrame` take.
+
+        A number that was not recorded is NaN. The file is metrics.jsonl, whose columns docs/runs.md describes.
+        """
+        rows = RunFolder(self.path).metrics()
+        names = dict.fromkeys(chain.from_iterable(rows))
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        return {
+            name: np.array([np.nan if value is None else value for value in values])
+            for name, values in columns.items()
+        }
+
+    def __repr__(self) -> str:
+        """In one line."""
+        return f"<Run {self.path}: {self._told()}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the same, the curve of its returns, and where its page is."""
+        return summary_html(self.path, self._told())
+
+    def _told(self) -> str:
+        told = f"{self.config['algorithm']} on {self.config['task']}, {count(len(self.policies), 'seed')}"
+        if (returns := self.summary["returns"]) is not None:
+            told += f", return {np.mean(returns):,.2f}"
+            if (expert := self.summary.get("expert_return")) is not None:
+                told += f" (expert {expert:,.2f})"
+        return told
 
     def evaluate(
         self, episodes: int = 10, *, seed: int = 0, task: str | gym.Env | Callable[..., gym.Env] | None = None

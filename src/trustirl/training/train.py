@@ -26,10 +26,11 @@ from trustirl.core.compiling import forget_old_programs, kept_programs
 from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
 from trustirl.core.types import Metrics, TrainState
-from trustirl.core.words import printable
+from trustirl.core.words import count, printable
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.report.page import write_report
+from trustirl.report.words import duration
 from trustirl.runs.board import Board
 from trustirl.runs.folder import RunFolder
 from trustirl.runs.run import Run, load
@@ -41,6 +42,8 @@ SEED_NUMBERS = 2**31  # seeds are 32-bit integers
 MOST_SEEDS = 10_000  # at once
 MOST_STEPS = 2**31 - 1  # they are counted in 32 bits
 ASKED = ("task", "demos", "demo_episodes", "seeds", "first_seed", "steps", "out")  # of every question
+OnEvaluation = Callable[[list[Row]], object]
+QUIET_SECONDS = 15  # at least, between two lines of progress
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
 
 
@@ -58,6 +61,7 @@ def train(
     preset: Preset = "tuned",
     task_args: Mapping[str, Any] | None = None,
     overwrite: bool = False,
+    on_evaluation: OnEvaluation | None = None,
     **settings: Any,
 ) -> Run:
     """Learn a reward and a policy from demonstrations and write the run to `out`.
@@ -67,8 +71,9 @@ def train(
     what one does depends on its number alone. `steps` counts environment steps per seed; in the exact world, where
     nothing is sampled, reward updates, and where an algorithm needs no environment, gradient steps. `demos` are
     `Demos` or what `Demos.load` reads; `"packaged"` is in the exact world the exact occupancy of the task's
-    soft-optimal expert, or `demo_episodes` episodes sampled from it. Any setting of the algorithm, and of the solver
-    and the plan on Gymnasium tasks, can be given by name.
+    soft-optimal expert, or `demo_episodes` episodes sampled from it. `on_evaluation` is called with the new rows of
+    metrics.jsonl, one per seed, after each evaluation. Any setting of the algorithm, and of the solver and the plan
+    on Gymnasium tasks, can be given by name.
     """
     folder = _free_folder(out, task_name(task), algorithm, overwrite)
     experiment = question(
@@ -91,7 +96,7 @@ def train(
         folder.check_free(overwrite)  # nobody was here meanwhile
         job = _job(experiment, task, given)
         _begin(experiment, job, folder, given)
-        return _run(experiment, job, folder)
+        return _run(experiment, job, folder, on_evaluation)
 
 
 def question(
@@ -187,10 +192,11 @@ def train_expert(
         return _run(experiment, job, folder)
 
 
-def resume(path: str | Path, task: Task | None = None) -> Run:
+def resume(path: str | Path, task: Task | None = None, *, on_evaluation: OnEvaluation | None = None) -> Run:
     """Continue a run from its newest checkpoint; the result equals that of an uninterrupted run.
 
-    A run whose task was given as an environment, a function or `module:Id` needs it again.
+    A run whose task was given as an environment, a function or `module:Id` needs it again, and so does `train`'s
+    `on_evaluation`.
     """
     folder = RunFolder(Path(path))
     if not folder.path.is_dir() or not folder.holds_run():
@@ -215,7 +221,7 @@ def resume(path: str | Path, task: Task | None = None) -> Run:
                 if made.get(fact) != job.facts.get(fact):
                     job.close()
                     raise InputError(f"{what} changed since the run began; restore it as it was.")
-            return _run(experiment, job, folder)
+            return _run(experiment, job, folder, on_evaluation)
 
 
 def _text(config: Mapping[str, Any], key: str, where: Path) -> str:
@@ -269,10 +275,10 @@ def _job(experiment: Experiment, task: Task, demos: Demos | None = None) -> Job:
     return WORLDS[experiment.world].job(experiment, demos, task)
 
 
-def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
+def _run(experiment: Experiment, job: Job, folder: RunFolder, on_evaluation: OnEvaluation | None = None) -> Run:
     try:
         with kept_programs(folder.programs):
-            _go_on(experiment, job, folder)
+            _go_on(experiment, job, folder, on_evaluation)
         folder.forget_programs()
         write_report(folder.path)
     except OSError as error:
@@ -283,7 +289,7 @@ def _run(experiment: Experiment, job: Job, folder: RunFolder) -> Run:
     return load(folder.path)
 
 
-def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
+def _go_on(experiment: Experiment, job: Job, folder: RunFolder, on_evaluation: OnEvaluation | None) -> None:
     """From the newest checkpoint, if there is one, to the end."""
     keys, start, began, done = seed_keys(experiment.seeds, experiment.first_seed), None, time.perf_counter(), -1
     try:
@@ -295,9 +301,9 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder) -> None:
             vars(job.ledger).update(found.saved.env_steps)
         with (
             closing(Board(folder.path / "tb", experiment.seed_numbers, done)) as board,
-            _progress(experiment, job) as show,
+            _progress(experiment, job, folder.path) as show,
             _stop_signals() as stopped,
-            closing(_Looks(experiment, job, folder, board, show)) as looks,
+            closing(_Looks(experiment, job, folder, board, show, on_evaluation)) as looks,
         ):
             state = start
             for state, metrics in iterate(job.loop, keys, job.iterations, start):
@@ -334,9 +340,10 @@ class _Looks:
         folder: RunFolder,
         board: Board,
         show: Callable[[int, list[Row] | None], None],
+        on_evaluation: OnEvaluation | None,
     ) -> None:
         self._seeds, self._job, self._folder = experiment.seed_numbers, job, folder
-        self._board, self._show = board, show
+        self._board, self._show, self._tell = board, show, on_evaluation
         self._thread = ThreadPoolExecutor(1)
         self._write: Callable[[], None] | None = None  # what is being looked at
 
@@ -353,6 +360,8 @@ class _Looks:
             self._folder.append_metrics(rows)
             self._board.add(rows)
             self._show(iteration, rows)
+            if self._tell is not None:
+                self._tell(rows)
 
         self._write = write
         if not job.observe_aside:
@@ -423,25 +432,56 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def _progress(experiment: Experiment, job: Job) -> Iterator[Callable[[int, list[Row] | None], None]]:
-    """A bar on a terminal, silence elsewhere."""
+def _progress(experiment: Experiment, job: Job, path: Path) -> Iterator[Callable[[int, list[Row] | None], None]]:
+    """A bar on a terminal; elsewhere, in notebooks and logs, a line now and then."""
+    console, began, start = Console(stderr=True), time.perf_counter(), job.ledger.train
+    what = f"{experiment.algorithm} on {experiment.task}"
+    seeds, rounds = count(experiment.seeds, "seed"), count(job.iterations, "iteration")
+    print(f"trustirl: {what}, {seeds}, {rounds}, in {path}.", file=sys.stderr)
+
+    def speed() -> str:
+        each = (job.ledger.train - start) / (time.perf_counter() - began)
+        return f"  {each:,.0f} steps/s" if each else ""
+
+    if not console.is_terminal:
+        yield _lines(job.iterations, speed)
+        return
     columns = (
-        TextColumn(f"{experiment.algorithm} on {experiment.task}"),
+        TextColumn(what),
         BarColumn(),
         TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
         TimeRemainingColumn(),
     )
-    console, began, start = Console(stderr=True), time.perf_counter(), job.ledger.train
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console) as bar:
         line = bar.add_task("train", total=job.iterations, numbers="compiling")
 
         def show(iteration: int, rows: list[Row] | None) -> None:
             bar.update(line, completed=iteration)
             if rows:
-                speed = (job.ledger.train - start) / (time.perf_counter() - began)
-                bar.update(line, numbers=_in_words(rows) + (f"  {speed:,.0f} steps/s" if speed else ""))
+                bar.update(line, numbers=_in_words(rows) + speed())
 
         yield show
+
+
+def _lines(iterations: int, speed: Callable[[], str]) -> Callable[[int, list[Row] | None], None]:
+    """Tells an evaluation where nothing was told for a while, and how long the rest takes."""
+    told, second = time.perf_counter(), -1
+    began = told
+
+    def show(iteration: int, rows: list[Row] | None) -> None:
+        nonlocal told, second, began
+        now = time.perf_counter()
+        if second < 0 < iteration:  # by then everything is compiled
+            second, began = iteration, now
+        if rows and now - told > QUIET_SECONDS:
+            left = ""
+            if 0 <= second < iteration:
+                left = f"  {duration((now - began) / (iteration - second) * (iterations - iteration))} left"
+            numbers = f"{_in_words(rows)}{speed()}{left}"
+            print(f"trustirl: iteration {iteration} of {iterations}  {numbers}", file=sys.stderr)
+            told = now
+
+    return show
 
 
 def _in_words(rows: list[Row]) -> str:
