@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from trustirl.report.compare import report as compare_runs
     from trustirl.rewards.reward import LearnedReward
     from trustirl.rewards.saved import load_reward
+    from trustirl.runs.comparing import compare_rewards
     from trustirl.runs.run import Run, load
     from trustirl.tasks.registry import TASKS
     from trustirl.training.train import resume, train, train_expert
@@ -27,6 +28,7 @@ _HOMES = {
     "NumericalError": "trustirl.core.errors",
     "Run": "trustirl.runs.run",
     "TrustIRLError": "trustirl.core.errors",
+    "compare_rewards": "trustirl.runs.comparing",
     "compare_runs": "trustirl.report.compare:report",
     "double_precision": "trustirl.core.precision",
     "load": "trustirl.runs.run",
@@ -48,6 +50,7 @@ __all__ = [
     "NumericalError",
     "Run",
     "TrustIRLError",
+    "compare_rewards",
     "compare_runs",
     "double_precision",
     "load",

@@ -69,7 +69,7 @@ def asked(
             raise unknown_setting(program.removeprefix("trustirl "), name, known, of_task)
     parts = [(group, type(default), field(default=default)) for group, default in groups.items()]
     parsed = parse(make_dataclass("Asked", [("question", question), *parts]), arguments, program)
-    options = vars(parsed.question) | {"task_args": dict(map(_name_and_value, parsed.question.task_args))}
+    options = vars(parsed.question) | {"task_args": task_arguments(parsed.question.task_args)}
     for group in groups:
         options |= vars(getattr(parsed, group))
     return options
@@ -85,6 +85,11 @@ def _given(arguments: list[str], option: str, default: str) -> str:
     following = dict(pairwise(arguments))
     joined = [text.removeprefix(f"{option}=") for text in arguments if text.startswith(f"{option}=")]
     return next(iter(joined), following.get(option, default))
+
+
+def task_arguments(texts: Collection[str]) -> dict[str, Any]:
+    """Arguments of a task that were written as name=value."""
+    return dict(map(_name_and_value, texts))
 
 
 def _name_and_value(text: str) -> tuple[str, Any]:
