@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trustirl.rewards.saved import load_reward
     from trustirl.runs.comparing import compare_rewards
     from trustirl.runs.run import Run, load
+    from trustirl.tasks.changed import changed
     from trustirl.tasks.registry import TASKS
     from trustirl.training.train import resume, train, train_expert
 
@@ -28,6 +29,7 @@ _HOMES = {
     "NumericalError": "trustirl.core.errors",
     "Run": "trustirl.runs.run",
     "TrustIRLError": "trustirl.core.errors",
+    "changed": "trustirl.tasks.changed",
     "compare_rewards": "trustirl.runs.comparing",
     "compare_runs": "trustirl.report.compare:report",
     "double_precision": "trustirl.core.precision",
@@ -50,6 +52,7 @@ __all__ = [
     "NumericalError",
     "Run",
     "TrustIRLError",
+    "changed",
     "compare_rewards",
     "compare_runs",
     "double_precision",

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.machine import install_command
 from trustirl.core.versions import simulator_versions
+from trustirl.tasks.changed import changed, changes_of
 
 MakeEnv = Callable[[], gym.Env]
 
@@ -100,12 +101,20 @@ def make_control_task(
 ) -> ControlTask:
     """Build a task from a Gymnasium id ("module:Id-v0" too), an environment, or a function that returns one."""
     env_kwargs = dict(env_kwargs or {})
-    name, make = _maker(task, env_kwargs)
+    given = {key: value for key, value in env_kwargs.items() if key != "change"}
+    name, make = _maker(task, given)
+    if "change" in env_kwargs:
+        make = partial(_changed_by, make, changes_of(env_kwargs["change"]))
     probe = _probe(name, make)
     try:
         return _describe(name, make, env_kwargs, probe)
     finally:
         probe.close()
+
+
+def _changed_by(make: MakeEnv, changes: Mapping[str, Any], **arguments: Any) -> gym.Env:
+    """What is made, in other dynamics."""
+    return changed(make(**arguments), **changes)
 
 
 def name_of(make: Callable[..., gym.Env]) -> str:
@@ -211,6 +220,8 @@ def _probe(name: str, make: partial[gym.Env]) -> gym.Env:
         env = make()
     except (ImportError, gym.error.DependencyNotInstalled) as error:
         raise _import_failure(name, make, error) from error
+    except InputError:  # a change of dynamics that cannot be
+        raise
     except Exception as error:  # a constructor may raise anything on arguments that it does not expect
         mend = "check task_args, or pass a function that returns the environment"
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
