@@ -29,6 +29,7 @@ NAMES = (
     "iq-learn",
     "ls-iq",
     "csil",
+    "p2il",
     "f-irl",
 )
 MODULES = {name: name.replace("-", "_") for name in NAMES}

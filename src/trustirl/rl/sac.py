@@ -27,6 +27,7 @@ from trustirl.nets.policies import GaussianActor
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.targets import (
     CriticLoss,
+    EndValue,
     Fit,
     Termination,
     squared_bellman_error,
@@ -121,6 +122,10 @@ def sac(
         action, log_prob = propose(agent.actor, agent.prior, obs, key)
         return smallest_q(critic, obs, action) - jnp.exp(agent.log_temperature) * log_prob
 
+    def after_end(reward: Reward) -> EndValue:
+        nothing = jnp.zeros((1, action_dim), jnp.float32)
+        return terminal_value(reward, obs_dim, nothing, config.discount, termination)
+
     def update_critic(
         agent: SacState, batch: Transition, reward: Array, next_value: Array, key: Array
     ) -> tuple[SacState, Metrics]:
@@ -135,6 +140,7 @@ def sac(
                 reward,
                 next_value,
                 config.discount,
+                lambda reward: after_end(reward).learner,
             )
             return critic_loss(fit, batch)
 
@@ -186,8 +192,7 @@ def sac(
     def improve(
         agent: SacState, draw: Callable[[Array], Transition], reward: Reward, key: Array
     ) -> tuple[SacState, Metrics]:
-        nothing = jnp.zeros((1, action_dim), jnp.float32)
-        end_value = terminal_value(reward, obs_dim, nothing, config.discount, termination)
+        end_value = after_end(reward)
         cap = value_cap(config, reward, draw, end_value, key)
 
         def prepare(key: Array) -> tuple[Transition, Array, Array, Array]:

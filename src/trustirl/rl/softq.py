@@ -26,6 +26,7 @@ from trustirl.nets.policies import Categorical
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.targets import (
     CriticLoss,
+    EndValue,
     Fit,
     Termination,
     squared_bellman_error,
@@ -97,6 +98,9 @@ def softq(
         q = soft_value(agent.critic, obs) - temperature * entropy
         return {"q": jnp.mean(q), "entropy": jnp.mean(entropy), "temperature": jnp.float32(temperature)}
 
+    def after_end(reward: Reward) -> EndValue:
+        return terminal_value(reward, obs_dim, jnp.zeros(1, jnp.int32), config.discount, termination)
+
     def update_critic(
         agent: SoftQState, batch: Transition, reward: Array, next_value: Array
     ) -> tuple[SoftQState, Float[Array, ""]]:
@@ -111,6 +115,7 @@ def softq(
                 reward,
                 next_value,
                 config.discount,
+                lambda reward: after_end(reward).learner,
             )
             return critic_loss(fit, batch)
 
@@ -124,8 +129,7 @@ def softq(
     def improve(
         agent: SoftQState, draw: Callable[[Array], Transition], reward: Reward, key: Array
     ) -> tuple[SoftQState, Metrics]:
-        nothing = jnp.zeros(1, jnp.int32)
-        end_value = terminal_value(reward, obs_dim, nothing, config.discount, termination)
+        end_value = after_end(reward)
         cap = value_cap(config, reward, draw, end_value, key)
         most_bonus = temperature * math.log(actions) / (1 - config.discount)
 

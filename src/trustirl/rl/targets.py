@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Num
+from jaxtyping import Array, Bool, Float, Num, PyTree
 
 from trustirl.core.errors import InputError
 from trustirl.core.measure import Reward
@@ -41,6 +42,7 @@ class Fit(NamedTuple):
     reward: Float[Array, " batch"]  # zero where a method has no explicit reward
     next_value: Float[Array, " batch"]  # of what follows, by the target critic; after an end, the end's value
     discount: float
+    end: Callable[[Reward], Float[Array, ""]] = lambda _: jnp.zeros(())  # what follows an end, for such a reward
 
     @property
     def target(self) -> Float[Array, " batch"]:
@@ -151,8 +153,14 @@ def updated(
     """
     stack = max(size for size in range(1, STACK + 1) if len(keys) % size == 0)
 
-    def update_in_turn(agent: Agent, keys: Array) -> tuple[Agent, Metrics]:
-        return jax.lax.scan(update, agent, jax.vmap(prepare)(keys))
+    arrays, static = eqx.partition(agent, eqx.is_array)  # a scan carries arrays only
 
-    agent, metrics = jax.lax.scan(update_in_turn, agent, keys.reshape(-1, stack, *keys.shape[1:]))
-    return agent, jax.tree.map(jnp.mean, metrics)
+    def updated_arrays(arrays: PyTree, prepared: Prepared) -> tuple[PyTree, Metrics]:
+        agent, metrics = update(eqx.combine(arrays, static), prepared)
+        return eqx.filter(agent, eqx.is_array), metrics
+
+    def update_in_turn(arrays: PyTree, keys: Array) -> tuple[PyTree, Metrics]:
+        return jax.lax.scan(updated_arrays, arrays, jax.vmap(prepare)(keys))
+
+    arrays, metrics = jax.lax.scan(update_in_turn, arrays, keys.reshape(-1, stack, *keys.shape[1:]))
+    return eqx.combine(arrays, static), jax.tree.map(jnp.mean, metrics)
