@@ -12,7 +12,7 @@ import pytest
 from tests.algorithms.adversaries import differences
 from tests.algorithms.values import ENDED, EXPERT, rows, values
 from tests.rl.batches import fresh_agent, make, quick_jit, transitions
-from trustirl.algorithms.iq_learn import inverse_soft_q
+from trustirl.algorithms.iq_learn import IqLearnConfig, inverse_soft_q
 from trustirl.algorithms.ls_iq import LsIqConfig, least_squares
 from trustirl.algorithms.sqil import two_sided
 from trustirl.core.errors import InputError
@@ -72,7 +72,7 @@ def test_it_is_iq_learns_objective_but_for_a_constant_and_a_factor() -> None:
 
     c = 1 / (4 * a)
     ours = slope(least_squares(LsIqConfig(c, "bootstrap", "q_old_policy")))
-    np.testing.assert_allclose(c / 2 * ours, slope(inverse_soft_q(a)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(c / 2 * ours, slope(inverse_soft_q(IqLearnConfig(a))), rtol=1e-4, atol=1e-6)
 
 
 def test_sqil_is_a_special_case() -> None:

@@ -23,6 +23,7 @@ from trustirl.rollouts.host import (
     episode_seeds,
     evaluate_returns,
     evaluation_envs,
+    first_observations,
     resolve_backend,
 )
 from trustirl.rollouts.ledger import Ledger
@@ -357,6 +358,16 @@ def test_seeds_depend_on_their_own_run_iteration_and_purpose_only() -> None:
     ]
     assert len(np.unique(different)) == 16
     assert few.min() >= 0
+
+
+def test_first_observations_are_those_of_resets() -> None:
+    task = make_control_task("Pendulum-v1")
+    rows = first_observations(task, 40)
+    np.testing.assert_array_equal(rows, first_observations(task, 40))
+    assert rows.shape == (40, 3)
+    np.testing.assert_allclose(np.hypot(rows[:, 0], rows[:, 1]), 1, rtol=1e-5)
+    assert np.abs(rows[:, 2]).max() <= 1  # speeds, which steps would change at once
+    assert len(np.unique(rows[:, 2])) == 40
 
 
 def test_purposes_never_share_a_seed() -> None:

@@ -116,3 +116,5 @@ class Parts(NamedTuple):
     make_potential: Callable[[Array], PyTree] | None = None
     after: Callable[[Reward, Transition], Float[Array, "..."]] | None = None
     held_out: Transition | None = None
+    starts: Callable[[], Float[Array, "states obs"]] | None = None
+    absorb: bool = False

@@ -24,6 +24,7 @@ from trustirl.rollouts.envpool import Pool
 from trustirl.rollouts.ledger import Ledger, Purpose
 from trustirl.rollouts.policy import Policies
 from trustirl.rollouts.restarts import Restarting, Starts
+from trustirl.rollouts.spaces import flatten_observations
 from trustirl.tasks.gym import ControlTask, MakeEnv
 
 Backend = Literal["auto", "sync", "async", "envpool"]
@@ -192,6 +193,16 @@ def episode_seeds(run_seed: int, iteration: int, envs: int, purpose: Purpose) ->
     column = get_args(Purpose).index(purpose)
     words = np.random.SeedSequence(run_seed, spawn_key=(column, iteration)).generate_state(envs)
     return (column << SEED_BITS) | (words.astype(np.int64) >> (32 - SEED_BITS))
+
+
+def first_observations(task: ControlTask, count: int) -> Float[np.ndarray, "count obs"]:
+    """Those of so many episodes, in which no step is made."""
+    env = task.make()
+    try:
+        seeds = episode_seeds(0, 0, count, "train")
+        return np.concatenate([flatten_observations(env.reset(seed=int(seed))[0], 1) for seed in seeds])
+    finally:
+        env.close()
 
 
 def evaluation_envs(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
@@ -23,7 +24,7 @@ from trustirl.irl.plan import Plan
 from trustirl.irl.practice import Stopwatch, simulator_sampler
 from trustirl.nets.rewards import NetworkReward, RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
-from trustirl.rollouts.host import Termination
+from trustirl.rollouts.host import Termination, first_observations
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
 from trustirl.runs.policies import host_policies, make_solver
@@ -44,6 +45,7 @@ from trustirl.worlds.stage import StageOptions, open_stage
 
 # What algorithms may need of this world.
 OFFERS = frozenset({"demonstrated steps", "episodes", "expert rows", "rewards of states"})
+STARTS = 256  # episodes whose first states stand for all, where an algorithm asks for them
 UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 256 and layers of 256
 
 
@@ -229,6 +231,8 @@ def build(
         statistics,
         network("state", options.reward_bound / (1 - config.discount)),  # as large as values of bounded rewards
         after_steps,
+        starts=lambda: jnp.asarray(first_observations(control_task, STARTS)),
+        absorb=absorb,
     )
     algorithm = entry.build(parts, entry.config(**settings["algorithm_config"]))
     check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
