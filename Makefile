@@ -6,10 +6,10 @@ RUN := $(VENV)/bin
 INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint box2d bench tables clean help
+.PHONY: demo test test-all lint box2d bench tables docs clean help
 
 help:
-	@echo "make demo | test | test-all | lint | box2d | bench | tables | clean"
+	@echo "make demo | test | test-all | lint | docs | box2d | bench | tables | clean"
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trustirl needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
@@ -47,7 +47,7 @@ test: $(VENV)/installed
 	XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" --durations=10
 
 # With what the quick set-up leaves out, so that no test is skipped for want of a package.
-test-all: $(VENV)/installed $(VENV)/box2d $(VENV)/envpool $(VENV)/ray
+test-all: $(VENV)/installed $(VENV)/docs $(VENV)/box2d $(VENV)/envpool $(VENV)/ray
 	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=20
 
 lint: $(VENV)/installed
@@ -63,8 +63,17 @@ bench: $(VENV)/bench
 	$(RUN)/python benchmarks/throughput.py
 	$(RUN)/python benchmarks/demos.py
 
+$(VENV)/docs: $(VENV)/installed
+	$(INSTALL) --editable '.[docs]'
+	touch $@
+
+# The site, in build/site; its notebooks run, those that have not changed since the last time come from build/notebooks.
+docs: $(VENV)/docs
+	$(RUN)/python -m sphinx -W --keep-going -q -c docs -d build/doctrees . build/site
+	$(RUN)/python docs/check_site.py build/site
+
 tables: $(VENV)/installed
 	$(RUN)/python benchmarks/tables.py
 
 clean:
-	rm -rf $(VENV) runs build dist .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) runs build dist jupyter_execute docs/errors.md .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -44,6 +44,18 @@ settings.register_profile(
 settings.load_profile("trustirl")
 
 
+CHROMIUM_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
 COMPILE_MUCH = {"algorithms", "bench", "control", "rewards", "rl", "runs", "theory", "worlds"}  # and compute little
 COMPUTE_MUCH = {"test_monotone"}
 WHOLE_RUNS = {"bench", "control", "runs", "worlds"}  # of what the other folders test part by part
@@ -120,6 +132,25 @@ def _forget_programs() -> Iterator[None]:
     """Tests compile much that no run does."""
     yield
     forget_old_programs()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in programs.items() if path is None]
+    if missing:
+        reason = f"browser test not run: {' and '.join(missing)} not found on PATH"
+        print(reason)
+        pytest.skip(reason)
+    webdriver = pytest.importorskip("selenium.webdriver", reason="browser test not run: selenium is not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs["chromium"]
+    for flag in (*CHROMIUM_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs["chromedriver"]))
+    yield driver
+    driver.quit()
 
 
 @pytest.fixture

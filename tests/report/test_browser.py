@@ -5,9 +5,7 @@ import gzip
 import io
 import json
 import re
-import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +16,6 @@ from synthetic_demos import DEMO_FIGURES, write_synthetic_demo_page
 from synthetic_run import CONTROL_FIGURES, FIGURES, hostile_pages, write_bench, write_control_run, write_run
 
 from trustirl.report import write_comparison, write_report
-
-CHROMIUM_FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
-
 
 WORLDS = {
     "exact": (lambda folder: write_report(write_run(folder)), FIGURES),
@@ -47,25 +32,6 @@ def world(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def page(world: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return WORLDS[world][0](tmp_path_factory.mktemp("runs") / "run")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
-    missing = [name for name, path in programs.items() if path is None]
-    if missing:
-        reason = f"browser test not run: {' and '.join(missing)} not found on PATH"
-        print(reason)
-        pytest.skip(reason)
-    webdriver = pytest.importorskip("selenium.webdriver", reason="browser test not run: selenium is not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs["chromium"]
-    for flag in (*CHROMIUM_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs["chromedriver"]))
-    yield driver
-    driver.quit()
 
 
 def open_page(browser: Any, page: Path, width: int, theme: str) -> None:

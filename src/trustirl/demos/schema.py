@@ -158,8 +158,11 @@ class Demos:
 
     @classmethod
     def load(cls, source: str | os.PathLike[str]) -> "Demos":
-        """Read whatever a user names: .npz, .hdf5, .h5, .csv, .tsv, .parquet, a Minari folder, or minari:ID."""
-        return _checked(read_source(source))
+        """Read whatever a user names: .npz, .hdf5, .h5, .csv, .tsv, .parquet, a Minari folder, or minari:ID.
+
+        `packaged:TASK` are those that come with the package.
+        """
+        return _checked(read_named(source, None) if isinstance(source, str) else read_source(source))
 
     @classmethod
     def record(cls, policy: Any, env: gym.Env, episodes: int, seed: int = 0) -> "Demos":
@@ -227,6 +230,12 @@ class Demos:
         whole = {name: getattr(self, name) for name in PER_STEP} | changed
         parts: dict[str, Any] = {name: _read_only(array[rows]) for name, array in whole.items() if array is not None}
         return replace(self, episode_ends=_read_only(ends), terminated=_read_only(terminated), **parts)
+
+    def __repr__(self) -> str:
+        """In one line."""
+        of = f" of {self.provenance['env_id']}" if self.provenance.get("env_id") else ""
+        shapes = f"observations {self.observations.shape[1:]}, actions {self.actions.shape[1:]}"
+        return f"<Demos: {count(len(self), 'episode')}, {count(len(self.actions), 'step')}{of}; {shapes}>"
 
     def take(self, episodes: int, choice: DemoChoice = "first") -> "Demos":
         """So many episodes: the first ones, the longest, or those of the highest return, in the order of the data."""

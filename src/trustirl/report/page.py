@@ -44,11 +44,8 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
 def summary_html(run_dir: Path, told: str) -> str:
     """A run for a notebook: what is told of it, the curve of its returns, if it has any, and where its page is."""
     drawn = figures.draw_returns(read_run(run_dir), WIDE) or ""
-    page = Path(run_dir) / "report.html"
-    return (
-        f'<div style="max-width: 46rem"><p><b>{escape(told)}</b></p>{drawn}'
-        f'<p><a href="{escape(str(page), quote=True)}">{escape(str(page))}</a></p></div>'
-    )
+    page = escape(str(Path(run_dir) / "report.html"))
+    return f'<div style="max-width: 46rem"><p><b>{escape(told)}</b></p>{drawn}<p>page: <code>{page}</code></p></div>'
 
 
 def render(run: RunFiles) -> str:
