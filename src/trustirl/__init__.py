@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trustirl.algorithms import ALGORITHMS, register
-    from trustirl.core.errors import DemoError, InputError, Interrupted, NumericalError, TrustIRLError
+    from trustirl.core.errors import DemoError, InputError, Interrupted, NumericalError, RewardError, TrustIRLError
     from trustirl.core.precision import double_precision
     from trustirl.demos import Demos
     from trustirl.report.compare import report as compare_runs
-    from trustirl.rewards.reward import LearnedReward
-    from trustirl.rewards.saved import load_reward
+    from trustirl.rewards.reward import LearnedReward, Rewards
+    from trustirl.rewards.saved import load_reward, load_rewards
     from trustirl.runs.comparing import compare_rewards
     from trustirl.runs.run import Run, load
     from trustirl.tasks.changed import changed
@@ -27,6 +27,8 @@ _HOMES = {
     "Interrupted": "trustirl.core.errors",
     "LearnedReward": "trustirl.rewards.reward",
     "NumericalError": "trustirl.core.errors",
+    "RewardError": "trustirl.core.errors",
+    "Rewards": "trustirl.rewards.reward",
     "Run": "trustirl.runs.run",
     "TrustIRLError": "trustirl.core.errors",
     "changed": "trustirl.tasks.changed",
@@ -35,6 +37,7 @@ _HOMES = {
     "double_precision": "trustirl.core.precision",
     "load": "trustirl.runs.run",
     "load_reward": "trustirl.rewards.saved",
+    "load_rewards": "trustirl.rewards.saved",
     "register": "trustirl.algorithms",
     "resume": "trustirl.training.train",
     "train": "trustirl.training.train",
@@ -50,6 +53,8 @@ __all__ = [
     "Interrupted",
     "LearnedReward",
     "NumericalError",
+    "RewardError",
+    "Rewards",
     "Run",
     "TrustIRLError",
     "changed",
@@ -58,6 +63,7 @@ __all__ = [
     "double_precision",
     "load",
     "load_reward",
+    "load_rewards",
     "register",
     "resume",
     "train",

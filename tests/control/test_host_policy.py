@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from trustirl.core.records import Solver
+from trustirl.core.spaces import Spaces
 from trustirl.nets.policies import GaussianActor
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.policy import HostPolicy, Policies
@@ -22,7 +23,6 @@ from trustirl.runs.policies import (
     make_solver,
     save_policies,
 )
-from trustirl.tasks.gym import Spaces
 
 OBS, ACTIONS, SEEDS = 5, 3, 3
 BOUND = np.ones(ACTIONS, np.float32)

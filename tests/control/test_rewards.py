@@ -16,6 +16,7 @@ from jaxtyping import Array
 import trustirl as ti
 from tests.control.small import SETTINGS, cartpole_demo
 from trustirl.core.errors import DemoError, InputError
+from trustirl.core.spaces import Termination
 from trustirl.core.types import Transition
 from trustirl.demos.schema import Demos
 from trustirl.nets.mlp import standardiser
@@ -23,7 +24,6 @@ from trustirl.nets.rewards import NetworkReward, RewardInputs, network_reward_fa
 from trustirl.rewards.kinds import NetworkCard
 from trustirl.rewards.reward import LearnedReward
 from trustirl.rewards.saved import load_rewards, save_rewards
-from trustirl.rollouts.host import Termination
 from trustirl.rollouts.spaces import SpacesCard
 from trustirl.tasks.gym import make_control_task
 from trustirl.worlds.matching import standards

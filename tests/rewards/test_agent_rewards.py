@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from trustirl.core.errors import InputError
+from trustirl.core.spaces import Spaces
 from trustirl.core.types import Transition
 from trustirl.nets.agent_rewards import LogRatioReward, ValueReward, log_ratio_reward, value_reward
 from trustirl.nets.critics import DiscreteQEnsemble, QEnsemble
 from trustirl.nets.policies import GaussianActor, StationaryActor
 from trustirl.rewards.kinds import card_of
 from trustirl.rewards.saved import load_rewards, save_rewards
-from trustirl.tasks.gym import Spaces
 
 LOW, HIGH = np.full(2, -2, np.float32), np.full(2, 2, np.float32)
 BOX = Spaces(name="Box-v0", obs_dim=3, action_dim=2, discrete=False, action_low=LOW, action_high=HIGH)

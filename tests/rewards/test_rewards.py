@@ -15,15 +15,15 @@ from jaxtyping import Array, Float
 
 import trustirl as ti
 from trustirl.core.files import write_json
+from trustirl.core.spaces import Finite, Spaces
 from trustirl.core.trees import check_sizes
 from trustirl.core.types import Transition
 from trustirl.nets.rewards import TableReward, expected_reward_factory, numbered_transitions
 from trustirl.rewards.kinds import KINDS, TableCard
-from trustirl.rewards.reward import Finite, LearnedReward
+from trustirl.rewards.reward import LearnedReward
 from trustirl.rewards.saved import load_rewards, save_rewards
 from trustirl.rollouts.spaces import SpacesCard
 from trustirl.runs.folder import RunFolder
-from trustirl.tasks.gym import Spaces
 
 LOW, HIGH = np.full(1, -2, np.float32), np.full(1, 2, np.float32)
 PENDULUM = Spaces(name="Pendulum-v1", obs_dim=3, action_dim=1, discrete=False, action_low=LOW, action_high=HIGH)
@@ -34,7 +34,7 @@ class Advantage(eqx.Module):
     """A reward of the kind that a critic leaves: Q(s) - g m V(s'), both linear."""
 
     slope: Float[Array, " obs"]
-    needs: ClassVar[tuple[str, ...]] = ("next_obs", "terminated")
+    needs: ClassVar[tuple[str, ...]] = ("action", "next_obs", "terminated")
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         return batch.obs @ self.slope - jnp.where(batch.terminated, 0.0, 0.5 * batch.next_obs @ self.slope)
@@ -123,7 +123,9 @@ def test_a_table_answers_in_the_shape_of_its_states() -> None:
 
 
 def test_what_a_world_does_not_have_is_said_in_a_sentence() -> None:
-    with pytest.raises(ti.InputError, match=r"reward of numbered states cannot be paid .* reward\.table\(\)"):
+    with pytest.raises(
+        ti.InputError, match=r"learned for 3 numbered states and 2 actions, and CartPole-v1 has .* reward\.table\(\)"
+    ):
         numbered().wrap(gym.make("CartPole-v1"))
     with pytest.raises(ti.InputError, match="reward of Pendulum-v1 has no table"):
         LearnedReward(lambda batch: batch.obs[:, 0], PENDULUM).table()

@@ -1,4 +1,6 @@
-"""Damaged run files for everything that opens a run, in a process of its own: python -m tests.runs.fuzz COUNT.
+"""Damaged run files for everything that opens a run, in a process of its own: python -m tests.runs.fuzz COUNT [NAME].
+
+With a NAME, only of files whose names begin like that.
 
 Whatever a file holds, opening the run is refused by one sentence or succeeds, within seconds and in little memory.
 The last line printed is JSON: files refused and loaded, the slowest, and the peak memory of the process.
@@ -29,8 +31,9 @@ from hypothesis import strategies as st
 from tests.fuzzing import attempt, damage, limited, peak_mib
 from tests.report.synthetic_run import write_control_run, write_run
 from trustirl.core.buffer import add, empty_buffer
-from trustirl.core.errors import InputError
+from trustirl.core.errors import InputError, RewardError
 from trustirl.core.precision import double_precision
+from trustirl.core.spaces import Spaces
 from trustirl.core.types import IrlState, TrainState, Transition
 from trustirl.nets.agent_rewards import log_ratio_reward, value_reward
 from trustirl.nets.critics import DiscreteQEnsemble
@@ -49,7 +52,6 @@ from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.spaces import SpacesCard
 from trustirl.runs import policies, run
 from trustirl.runs.folder import RunFolder
-from trustirl.tasks.gym import Spaces
 from trustirl.training.train import question, setting_groups
 from trustirl.worlds.job import Experiment
 
@@ -232,11 +234,11 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def fuzz(scratch: Path, count: int) -> None:
+def fuzz(scratch: Path, count: int, names: str) -> None:
     """Damage one file after the other, and open what it belongs to."""
     global slowest
     folders = {kind: scratch / kind for kind in MAKERS}
-    entries = openers(folders)
+    entries = [entry for entry in openers(folders) if entry[1].startswith(names)]
     for kind, _, opens in entries:  # undamaged, they open
         for each in opens:
             each(folders[kind])
@@ -247,12 +249,13 @@ def fuzz(scratch: Path, count: int) -> None:
         global slowest
         kind, name, opens = data.draw(st.sampled_from(entries))
         file = folders[kind] / name
+        refusal = RewardError if name.startswith("reward") else InputError
         original = file.read_bytes()
         file.write_bytes(data.draw(damaged(original, name)))
         try:
             for each in opens:
                 began = time.monotonic()
-                outcomes[attempt(partial(each, folders[kind]), InputError)] += 1
+                outcomes[attempt(partial(each, folders[kind]), refusal)] += 1
                 slowest = max(slowest, time.monotonic() - began)
         finally:
             file.write_bytes(original)
@@ -264,12 +267,12 @@ def fuzz(scratch: Path, count: int) -> None:
         limited(min(AT_ONCE, count - number * AT_ONCE))(seed(number)(given(st.data())(one)))()
 
 
-def main(count: int) -> None:
+def main(count: int, names: str = "") -> None:
     """Make the runs in another process: what compiling takes is not what opening takes."""
     with tempfile.TemporaryDirectory(prefix="trustirl-fuzz-") as name:
         subprocess.run([sys.executable, "-m", "tests.runs.fuzz", "make", name], check=True)
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # notes on checkpoints
-            fuzz(Path(name), count)
+            fuzz(Path(name), count, names)
     print(json.dumps(dict(outcomes) | {"slowest_seconds": round(slowest, 2), "peak_mib": round(peak_mib())}))
 
 
@@ -278,4 +281,4 @@ if __name__ == "__main__":
         for kind, make in MAKERS.items():
             make(Path(sys.argv[2]) / kind)
     else:
-        main(int(sys.argv[1]))
+        main(int(sys.argv[1]), *sys.argv[2:])

@@ -26,6 +26,7 @@ RUN_FILES = {
     "checkpoints",
     "reward.safetensors",
     "reward.json",
+    "reward.md",
     "report.html",
 }
 

@@ -9,8 +9,9 @@ from jaxtyping import Array, Float
 
 import trustirl as ti
 from trustirl.cli.main import main
+from trustirl.core.spaces import Finite
 from trustirl.core.types import Transition
-from trustirl.rewards.reward import Finite, LearnedReward
+from trustirl.rewards.reward import LearnedReward
 from trustirl.tasks.gym import make_control_task
 
 

@@ -115,7 +115,7 @@ def test_a_run_whose_algorithm_learned_no_reward_opens_without_one(tmp_path: Pat
     (run.path / "summary.json").write_text(json.dumps(run.summary | {"learns_reward": False}))
     (run.path / "reward.json").unlink()
     again = ti.load(run.path)
-    assert again.rewards == []
+    assert not again.rewards
     with pytest.raises(ti.InputError, match="ml-irl, which learns no reward"):
         again.reward  # noqa: B018
     assert not read_run(run.path).learns_reward

@@ -1,7 +1,8 @@
 """Errors a user can act on. Each message is one sentence: what is wrong and how to mend it."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from trustirl.core.words import printable
 
@@ -26,6 +27,10 @@ class DemoError(InputError):
     """Demonstrations that cannot be used as they are; the sentence names the field, the episode and the cure."""
 
 
+class RewardError(InputError):
+    """A reward that cannot be read, or not be used like this."""
+
+
 class NumericalError(TrustIRLError, ArithmeticError):
     """A quantity stopped being finite; what was good before it is still on disk."""
 
@@ -34,6 +39,17 @@ class NumericalError(TrustIRLError, ArithmeticError):
 
 class Interrupted(TrustIRLError):
     """Someone asked to stop; the state was saved and can be resumed."""
+
+
+@contextmanager
+def told_as(kind: type[InputError]) -> Iterator[None]:
+    """Whatever is refused within is an error of this kind; the sentence stays."""
+    try:
+        yield
+    except kind:
+        raise
+    except InputError as error:
+        raise kind(error) from None
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -32,7 +32,7 @@ class ValueReward(eqx.Module):
     noise: Float[Array, "draws actions"] | None
     temperature: Float[Array, ""]
     discount: float = eqx.field(static=True)
-    needs: ClassVar[tuple[str, ...]] = ("next_obs", "terminated")
+    needs: ClassVar[tuple[str, ...]] = ("action", "next_obs", "terminated")
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Rewards of any leading shape."""
@@ -73,6 +73,7 @@ class LogRatioReward(eqx.Module):
     mean: Float[Array, " obs"]
     std: Float[Array, " obs"]
     scale: float = eqx.field(static=True)
+    needs: ClassVar[tuple[str, ...]] = ("action",)
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Rewards of any leading shape."""

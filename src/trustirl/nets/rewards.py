@@ -4,7 +4,7 @@ Each is a pytree that maps a `Transition` to one reward per pair.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -26,6 +26,11 @@ class TableReward(eqx.Module):
 
     table: Float[Array, " states"] | Float[Array, "states actions"]
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it must be given beside the state."""
+        return () if self.table.ndim == 1 else ("action",)
+
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Look the pairs up."""
         return self.table[batch.obs] if self.table.ndim == 1 else self.table[batch.obs, batch.action]
@@ -37,6 +42,11 @@ class FeatureReward(eqx.Module):
     model: Callable[[Array], Array]
     features: Float[Array, "states features"]
     actions: int = eqx.field(static=True)  # 0: the reward sees the state alone
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it must be given beside the state."""
+        return ("action",) if self.actions else ()
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Apply the model to each pair."""
@@ -54,6 +64,7 @@ class ExpectedReward(eqx.Module):
     model: TableReward | FeatureReward  # of transitions, which are numbered as states are elsewhere
     numbers: Int[Array, "states actions successors"]
     probabilities: Float[Array, "states actions successors"]
+    needs: ClassVar[tuple[str, ...]] = ("action",)
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Average over what may follow each pair."""
@@ -77,8 +88,9 @@ class NetworkReward(eqx.Module):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What it must be given of what follows."""
-        return ("next_obs",) if self.reward_inputs == "transition" else ()
+        """What it must be given beside the observation."""
+        further: dict[RewardInputs, tuple[str, ...]] = {"state-action": ("action",), "transition": ("next_obs",)}
+        return further.get(self.reward_inputs, ())
 
     def __call__(self, batch: Transition) -> Float[Array, "..."]:
         """Rewards of any leading shape."""

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from trustirl.core.errors import InputError
 from trustirl.core.files import Size
+from trustirl.core.spaces import Finite, Spaces, Termination
 from trustirl.core.trees import check_sizes
 from trustirl.nets.agent_rewards import LogRatioReward, ValueReward, log_ratio_reward, value_reward
 from trustirl.nets.critics import DiscreteQEnsemble, QEnsemble
@@ -29,10 +30,8 @@ from trustirl.nets.rewards import (
     expected_reward_factory,
     reward_factory,
 )
-from trustirl.rewards.reward import Finite, LearnedReward
-from trustirl.rollouts.host import Termination
+from trustirl.rewards.reward import LearnedReward
 from trustirl.rollouts.spaces import SpacesCard
-from trustirl.tasks.gym import Spaces
 
 Count = Annotated[int, Meta(ge=0, lt=2**31)]
 
@@ -131,6 +130,8 @@ class NetworkCard:
         """The network's first layer has all inputs, and a flag."""
         self.spaces.check(where)
         check_sizes(arrays, where, self.seeds, self.depth, width=self.width, inputs=self._inputs)
+        if not np.all(arrays.get(".std", 1) > 0):
+            raise InputError(f"{where} tells of a network beside which deviations are not positive; restore it.")
 
     def make(self, key: Array) -> PyTree:
         """With observations that are not standardised."""

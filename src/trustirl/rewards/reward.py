@@ -1,122 +1,226 @@
-"""A learned reward as people use it, NumPy in and NumPy out, whatever the world."""
+"""A learned reward as people use it, NumPy in and NumPy out, whatever the world and the method.
+
+Nothing here imports Gymnasium: a reward can be called where no environment is installed.
+"""
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import equinox as eqx
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Num, PyTree
 
-from trustirl.core.errors import InputError
+from trustirl.core.errors import RewardError, told_as
 from trustirl.core.precision import double_precision
+from trustirl.core.spaces import Finite, Spaces
 from trustirl.core.types import Transition
+from trustirl.rewards.origin import Origin
 from trustirl.rollouts.spaces import from_env_actions, observation_rows, whole_numbers
-from trustirl.tasks.gym import Spaces, described_spaces
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from trustirl.rewards.wrap import RewardReplaced, VectorRewardReplaced
 
 Rows = Num[np.ndarray, "batch ..."]
-Pairs = tuple[Rows, Rows, Rows | None]  # observations, actions and, where they count, the observations that follow
+Triple = tuple[Rows, Rows, Rows | None]  # observations, actions and, where they count, the observations that follow
+LETTERS = {"action": "a", "next_obs": "s'"}
 
 
-@dataclass(frozen=True)
-class Finite:
-    """The spaces of the exact world, whose states and actions are numbered."""
+class Reward(ABC):
+    """What pays: one learned reward, or the mean of several."""
 
-    states: int
-    actions: int
+    spaces: Spaces | Finite
+    """What it was learned for."""
+    needs: tuple[str, ...]
+    """What it must be given beside the observation: of action, next_obs and terminated, those that it depends on."""
+
+    @abstractmethod
+    def __call__(
+        self, obs: Any, action: Any = None, next_obs: Any = None, terminated: Any = None
+    ) -> Float[np.ndarray, "..."] | np.floating:
+        """Rewards of a batch of transitions, or of one."""
+
+    @property
+    def form(self) -> str:
+        """What it depends on, as people write it: r(s), r(s, a), r(s, s') or r(s, a, s')."""
+        return f"r({', '.join(['s', *(LETTERS[name] for name in self.needs if name in LETTERS)])})"
+
+    def table(self) -> Float[np.ndarray, "states actions"]:
+        """The reward of every state and action, where they are finitely many."""
+        if not isinstance(self.spaces, Finite):
+            raise RewardError(
+                f"a reward of {self.spaces.name} has no table of its states; call it with observations."
+            )
+        return np.asarray(self(*np.indices((self.spaces.states, self.spaces.actions))))
+
+    def wrap(self, env: "gym.Env", mix: float = 0.0) -> "RewardReplaced":
+        """The environment with this reward in place of its own, which stays in info["true_reward"].
+
+        `mix` is the share of the environment's own reward: (1 - mix) * learned + mix * own is paid.
+        """
+        from trustirl.rewards.wrap import RewardReplaced  # whoever wraps has Gymnasium, whoever calls need not
+
+        return RewardReplaced(env, self, mix)
+
+    def wrap_vec(self, envs: "gym.vector.VectorEnv", mix: float = 0.0) -> "VectorRewardReplaced":
+        """The same for Gymnasium's vector environments, whatever their autoreset mode."""
+        from trustirl.rewards.wrap import VectorRewardReplaced
+
+        return VectorRewardReplaced(envs, self, mix)
 
 
-class LearnedReward:
+class LearnedReward(Reward):
     """A recovered reward."""
+
+    origin: Origin | None = None
+    """Where it comes from: the run, the task, the demonstrations; None of runs from before that was written."""
+    seed: int | None = None
+    """The seed that learned it."""
 
     def __init__(
         self, function: Callable[[Transition], Any], spaces: Spaces | Finite, end_share: float = 0.0
     ) -> None:
         """`end_share` is how often an end counts its absorbing reward: g/(1-g) in mode T2, else 0.
 
-        A function that depends on what follows names those of next_obs and terminated that it needs, in `needs`.
+        A function names in `needs` what it depends on beside the observation; one that does not is given the action.
         """
-        self.spaces, self._end_share = spaces, end_share
-        self._needs: tuple[str, ...] = getattr(function, "needs", ())
-        self._function, self._precision = eqx.filter_jit(function), partial(precision_of, function)
+        self.function, self.spaces, self.end_share = function, spaces, end_share
+        self.needs = tuple(getattr(function, "needs", ("action",)))
+        self._compiled, self._precision = eqx.filter_jit(function), partial(precision_of, function)
 
+    def __repr__(self) -> str:
+        learned = f", learned by {self.origin.algorithm}" if self.origin else ""
+        name = self.spaces.name if isinstance(self.spaces, Spaces) else f"{self.spaces.states} states"
+        return f"<{self.form} of {name}{learned}{'' if self.seed is None else f', seed {self.seed}'}>"
+
+    @property
+    def bound(self) -> float | None:
+        """Rewards stay within plus and minus this, if there is such a bound."""
+        return getattr(self.function, "bound", None)
+
+    @property
+    def normalisation(self) -> tuple[Float[np.ndarray, " inputs"], Float[np.ndarray, " inputs"]] | None:
+        """Mean and deviation by which its inputs are standardised, if they are."""
+        moments = [getattr(self.function, name, None) for name in ("mean", "std")]
+        return None if moments[0] is None else (np.asarray(moments[0]), np.asarray(moments[1]))
+
+    @property
+    def absorbing(self) -> float | None:
+        """What each step after an end pays, for ever (mode T2); None where an end is paid nothing."""
+        if not self.end_share:
+            return None
+        assert isinstance(self.spaces, Spaces)
+        obs = np.zeros((1, self.spaces.obs_dim), np.float32)
+        after = obs if "next_obs" in self.needs else None
+        return float(self._values((obs, _no_actions(self.spaces, 1), after), np.zeros(1, bool), absorbing=True)[0])
+
+    @property
+    def end(self) -> float:
+        """What a step that ends is paid on top: all that the absorbing state pays, discounted."""
+        absorbing = self.absorbing
+        return 0.0 if absorbing is None else self.end_share * absorbing
+
+    @told_as(RewardError)
     def __call__(
-        self, obs: Any, action: Any, next_obs: Any = None, terminated: Any = None
+        self, obs: Any, action: Any = None, next_obs: Any = None, terminated: Any = None
     ) -> Float[np.ndarray, "..."] | np.floating:
-        """Rewards of a batch of transitions, or of one.
+        """Rewards of a batch of transitions, or of one; what it does not depend on need not be given.
 
         A step that `terminated` also earns what the absorbing state pays for ever after (mode T2), so that any
         learner, for which nothing follows an end, sees the return that this reward was trained with.
         """
-        given = {"next_obs": next_obs, "terminated": terminated}
-        if missing := [name for name in self._needs if given[name] is None]:
-            raise InputError(
+        given = {"action": action, "next_obs": next_obs, "terminated": terminated}
+        if missing := [name for name in self.needs if given[name] is None]:
+            raise RewardError(
                 f"this reward depends on {' and '.join(missing)}: call reward(obs, action, next_obs, terminated)."
             )
         rows, shape = _observations(obs, self.spaces)
-        actions = _actions(action, self.spaces, shape)
-        after = _observations(next_obs, self.spaces)[0] if "next_obs" in self._needs else None
+        acted = "action" in self.needs
+        actions = _actions(action, self.spaces, shape) if acted else _no_actions(self.spaces, len(rows))
+        after = _observations(next_obs, self.spaces)[0] if "next_obs" in self.needs else None
         if after is not None and len(after) != len(rows):
-            raise InputError(f"a reward needs one next_obs per observation, got {len(after)} and {len(rows)}.")
-        pairs, ended = (rows, actions, after), _ended(terminated, len(rows))
-        values = self._values(pairs, ended, absorbing=False)
-        if self._end_share and ended.any():
-            nothing = jax.tree.map(np.zeros_like, pairs)
-            values = values + np.where(ended, self._end_share * self._values(nothing, ended, absorbing=True), 0.0)
+            raise RewardError(f"a reward needs one next_obs per observation, got {len(after)} and {len(rows)}.")
+        triple, ended = (rows, actions, after), _ended(terminated, len(rows))
+        values = self._values(triple, ended, absorbing=False)
+        if self.end_share and ended.any():
+            nothing = jax.tree.map(np.zeros_like, triple)
+            values = values + np.where(ended, self.end_share * self._values(nothing, ended, absorbing=True), 0.0)
         return values.reshape(shape)[()]
 
-    def table(self) -> Float[np.ndarray, "states actions"]:
-        """The reward of every state and action, where they are finitely many."""
-        if not isinstance(self.spaces, Finite):
-            raise InputError(f"a reward of {self.spaces.name} has no table of its states; call it with observations.")
-        return np.asarray(self(*np.indices((self.spaces.states, self.spaces.actions))))
-
-    def wrap(self, env: gym.Env) -> "RewardReplaced":
-        """The environment with this reward in place of its own, which stays in info["true_reward"]."""
-        return RewardReplaced(env, self)
-
     def _values(
-        self, pairs: Pairs, ended: Bool[np.ndarray, " batch"], absorbing: bool
+        self, triple: Triple, ended: Bool[np.ndarray, " batch"], absorbing: bool
     ) -> Float[np.ndarray, " batch"]:
         with self._precision():
-            obs, action, next_obs = jax.tree.map(jnp.asarray, pairs)
-            flags = jnp.asarray(ended) if "terminated" in self._needs else None
+            obs, action, next_obs = jax.tree.map(jnp.asarray, triple)
+            flags = jnp.asarray(ended) if "terminated" in self.needs else None
             batch = Transition(obs, action, jnp.ones(len(obs)), next_obs, flags, jnp.full(len(obs), absorbing))
-            return np.asarray(self._function(batch))
+            return np.asarray(self._compiled(batch))
 
 
-class RewardReplaced(gym.Wrapper):
-    """A Gymnasium environment that pays a learned reward."""
+class Rewards(Reward, Sequence[LearnedReward]):
+    """The rewards of all seeds of a run; called, their mean."""
 
-    def __init__(self, env: gym.Env, reward: LearnedReward) -> None:
-        """Wrap any environment with the observations and actions that the reward was learned for."""
-        if isinstance(reward.spaces, Finite):
-            raise InputError("a reward of numbered states cannot be paid by an environment; use reward.table().")
-        name = env.spec.id if env.spec else type(env.unwrapped).__name__
-        here, learned = described_spaces(name, env), reward.spaces
-        if differ := [word for word, value in here.items() if not np.array_equal(value, getattr(learned, word))]:
-            told = ", ".join(f"{word} {here[word]} instead of {getattr(learned, word)}" for word in differ)
-            raise InputError(f"the reward was learned for {learned.name}, and {name} has {told}; wrap that task.")
-        super().__init__(env)
-        self.learned_reward = reward
+    def __init__(self, members: Iterable[LearnedReward]) -> None:
+        """Rewards of the same spaces and inputs."""
+        self._members = list(members)
 
-    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
-        self._obs, info = self.env.reset(**arguments)
-        return self._obs, info
+    def __repr__(self) -> str:
+        return f"Rewards({self._members})"
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, and pay what the learned reward says."""
-        before = self._obs
-        self._obs, true_reward, terminated, truncated, info = self.env.step(action)
-        learned = float(self.learned_reward(before, action, self._obs, terminated))
-        return self._obs, learned, terminated, truncated, info | {"true_reward": float(true_reward)}
+    @overload
+    def __getitem__(self, place: int) -> LearnedReward: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Rewards": ...
+
+    def __getitem__(self, place: int | slice) -> "LearnedReward | Rewards":
+        """One seed's reward, or those of several."""
+        return Rewards(self._members[place]) if isinstance(place, slice) else self._members[place]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def spaces(self) -> Spaces | Finite:  # type: ignore[override]
+        """What they were learned for."""
+        return self._first.spaces
+
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What they must be given beside the observation."""
+        return self._first.needs
+
+    def each(
+        self, obs: Any, action: Any = None, next_obs: Any = None, terminated: Any = None
+    ) -> Float[np.ndarray, "seeds ..."]:
+        """What the reward of each seed pays."""
+        self._first  # noqa: B018  or say that there is none
+        return np.stack([reward(obs, action, next_obs, terminated) for reward in self])
+
+    def __call__(
+        self, obs: Any, action: Any = None, next_obs: Any = None, terminated: Any = None
+    ) -> Float[np.ndarray, "..."] | np.floating:
+        """The mean over seeds."""
+        return self.each(obs, action, next_obs, terminated).mean(axis=0)
+
+    def spread(
+        self, obs: Any, action: Any = None, next_obs: Any = None, terminated: Any = None
+    ) -> Float[np.ndarray, "..."] | np.floating:
+        """The standard deviation over seeds: where they disagree, demonstrations did not decide."""
+        return self.each(obs, action, next_obs, terminated).std(axis=0)
+
+    @property
+    def _first(self) -> LearnedReward:
+        if not self._members:
+            raise RewardError("there is no reward here to call: this run learned none.")
+        return self._members[0]
 
 
 def precision_of(arrays: PyTree) -> AbstractContextManager[None]:
@@ -141,21 +245,28 @@ def _actions(given: Any, spaces: Spaces | Finite, shape: tuple[int, ...]) -> Row
         try:
             return np.broadcast_to(numbers, shape).ravel()
         except ValueError:
-            raise InputError(
+            raise RewardError(
                 f"a reward needs one action per state, got shapes {numbers.shape} and {shape}."
             ) from None
     array, one = np.asarray(given), spaces.action_shape
     if array.shape[array.ndim - len(one) :] != one:
-        raise InputError(f"actions of {spaces.name} have shape {one}, got {array.shape}.")
+        raise RewardError(f"actions of {spaces.name} have shape {one}, got {array.shape}.")
     actions, _ = from_env_actions(spaces, array.reshape(-1, *one))
     if len(actions) != math.prod(shape):
-        raise InputError(f"a reward needs one action per observation, got {len(actions)} and {math.prod(shape)}.")
+        raise RewardError(f"a reward needs one action per observation, got {len(actions)} and {math.prod(shape)}.")
     return actions if spaces.discrete else actions.astype(np.float32)
+
+
+def _no_actions(spaces: Spaces | Finite, count: int) -> Rows:
+    """For a reward that sees none."""
+    if isinstance(spaces, Finite) or spaces.discrete:
+        return np.zeros(count, np.int32)
+    return np.zeros((count, spaces.action_dim), np.float32)
 
 
 def _ended(given: Any, count: int) -> Bool[np.ndarray, " batch"]:
     """Which of the transitions ended; one answer may stand for all."""
     flags = np.asarray(False if given is None else given, bool).ravel()
     if len(flags) not in (1, count):
-        raise InputError(f"a reward needs one terminated per observation, got {len(flags)} and {count}.")
+        raise RewardError(f"a reward needs one terminated per observation, got {len(flags)} and {count}.")
     return np.broadcast_to(flags, (count,))

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from trustirl.core.errors import InputError
 from trustirl.core.machine import cores
+from trustirl.core.spaces import Termination
 from trustirl.core.words import count
 from trustirl.rollouts.bundles import Bundle, FixedHorizon, Unpaid, Workers
 from trustirl.rollouts.envpool import Pool
@@ -28,7 +29,6 @@ from trustirl.rollouts.spaces import flatten_observations
 from trustirl.tasks.gym import ControlTask, MakeEnv
 
 Backend = Literal["auto", "sync", "async", "envpool"]
-Termination = Literal["T0", "T2", "T3"]
 
 SEED_BITS = 29  # with the purpose on top, every seed fits a signed 32-bit integer, which some simulators ask for
 MAX_EVALUATION_ENVS = 64

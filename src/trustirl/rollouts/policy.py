@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Num
 
-from trustirl.tasks.gym import Spaces
+from trustirl.core.spaces import Spaces
 
 NORM_EPSILON = 1e-5  # Equinox's
 NoiseKey = tuple[int, int, int]  # purpose, iteration and round

@@ -16,7 +16,7 @@ from msgspec import Meta
 from trustirl.core.errors import InputError, NumericalError
 from trustirl.core.files import Size
 from trustirl.core.observations import flatten, leaves
-from trustirl.tasks.gym import Spaces
+from trustirl.core.spaces import Spaces
 
 ROUNDING = 1e-6
 

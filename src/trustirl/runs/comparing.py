@@ -1,7 +1,7 @@
 """Compare two rewards: of runs, of folders that hold a reward, or one of them with the task's true one."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from trustirl.core.checks import counts
 from trustirl.core.errors import DemoError, InputError
 from trustirl.core.observations import flatten
 from trustirl.core.precision import double_precision
+from trustirl.core.spaces import Finite
 from trustirl.core.words import count
 from trustirl.demos.record import restore_state
 from trustirl.evaluation.comparison import (
@@ -24,7 +25,7 @@ from trustirl.evaluation.comparison import (
     true_rewards,
     true_table,
 )
-from trustirl.rewards.reward import Finite, LearnedReward
+from trustirl.rewards.reward import LearnedReward
 from trustirl.rewards.saved import load_rewards
 from trustirl.runs.playing import played
 from trustirl.runs.run import Run, load
@@ -43,7 +44,7 @@ class Side(NamedTuple):
     """One of the two."""
 
     name: str
-    rewards: list[LearnedReward]
+    rewards: Sequence[LearnedReward]
     run: Run | None
 
 
@@ -111,7 +112,7 @@ def _side(given: Rewarded) -> Side | None:
     return Side(str(given), load_rewards(path), None)
 
 
-def _learned(run: Run) -> list[LearnedReward]:
+def _learned(run: Run) -> Sequence[LearnedReward]:
     return run.rewards or [run.reward]  # the latter says that there is none
 
 

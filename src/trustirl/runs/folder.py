@@ -45,6 +45,7 @@ OWN = (  # what a run may write into its folder
     "report.html",
     "reward.safetensors",
     "reward.json",
+    "reward.md",
     "policy.safetensors",
     "policy.json",
     "maps.safetensors",

@@ -13,6 +13,7 @@ from jaxtyping import Float, PyTree
 from trustirl.core.errors import InputError
 from trustirl.core.files import Size, read_arrays, read_form, write_arrays, write_json
 from trustirl.core.records import Solver
+from trustirl.core.spaces import Spaces
 from trustirl.core.trees import check_sizes, stacked_shapes, tree_from_arrays, tree_to_arrays
 from trustirl.nets.critics import DiscreteQEnsemble
 from trustirl.nets.mlp import CONSTANT, OBS_LIMIT
@@ -33,7 +34,6 @@ from trustirl.rl.sac import MakeActor, sac
 from trustirl.rl.softq import softq
 from trustirl.rollouts.policy import Design, HostPolicy, Policies, Stationary
 from trustirl.rollouts.spaces import SpacesCard, observation_rows, to_env_actions, whole_numbers
-from trustirl.tasks.gym import Spaces
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from trustirl.core.words import count
 from trustirl.core.worlds import WorldFacts, world_in
 from trustirl.demos.schema import Demos, find_demos
 from trustirl.report.page import summary_html
-from trustirl.rewards.reward import LearnedReward
+from trustirl.rewards.reward import LearnedReward, Rewards
 from trustirl.rewards.saved import load_rewards
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
@@ -68,7 +68,7 @@ class Run:
     config: dict[str, Any]
     summary: dict[str, Any]
     policies: list[Any]
-    rewards: list[LearnedReward]
+    rewards: Rewards
 
     @property
     def policy(self) -> Any:
@@ -185,7 +185,7 @@ def load(path: str | Path) -> Run:
     fitting(config, str(config_file), Asked)
     world = world_in(config, str(config_file))
     policies = load_tables(folder) if world.expectations else load_policies(folder)
-    rewards = load_rewards(folder) if world.learns_reward and told.learns_reward else []
+    rewards = load_rewards(folder) if world.learns_reward and told.learns_reward else Rewards(())
     counts = {len(policies if told.returns is None else told.returns), len(policies), len(rewards or policies)}
     if len(counts) > 1 or told.expert_seed >= len(policies):
         raise InputError(f"{folder} holds returns, policies and rewards of different numbers of seeds; restore it.")

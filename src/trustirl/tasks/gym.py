@@ -15,10 +15,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, Space
-from jaxtyping import Float
 
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.machine import install_command
+from trustirl.core.spaces import Spaces
 from trustirl.core.versions import simulator_versions
 from trustirl.tasks.changed import changed, changes_of
 
@@ -56,28 +56,6 @@ EXTRAS = {"gymnasium_robotics": "robotics", "mujoco": "mujoco", "box2d": "box2d"
 ROBOTICS_FAMILIES = ("AntMaze", "PointMaze", "AdroitHand", "Fetch", "FrankaKitchen", "HandManipulate", "HandReach")
 SUPPORTED_OBSERVATIONS = "Box vectors and Dicts of Box vectors (flattened in sorted key order)"
 SUPPORTED_ACTIONS = "Discrete and bounded Box vectors"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spaces:
-    """What a task's observations and actions look like.
-
-    `action_low` and `action_high` are None for discrete actions, which networks count from 0 and the environment
-    from `action_start`.
-    """
-
-    name: str
-    obs_dim: int
-    action_dim: int
-    discrete: bool
-    action_low: Float[np.ndarray, "action_dim"] | None = None
-    action_high: Float[np.ndarray, "action_dim"] | None = None
-    action_start: int = 0
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """The shape of one action."""
-        return () if self.discrete else (self.action_dim,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,11 +116,6 @@ def task_of_file(name: str, where: Path) -> str:
     return name
 
 
-def described_spaces(name: str, env: gym.Env) -> dict[str, Any]:
-    """What `Spaces` says of an environment, or why it is none of ours."""
-    return {"obs_dim": _observation_size(name, env.observation_space)} | _action_fields(name, env.action_space)
-
-
 def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gym.Env) -> ControlTask:
     reference = _reference(probe.spec)
     return ControlTask(
@@ -150,7 +123,8 @@ def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gy
         env_id=probe.spec.id if probe.spec else type(probe.unwrapped).__name__,
         make=make,
         env_kwargs=env_kwargs,
-        **described_spaces(name, probe),
+        obs_dim=observation_size(name, probe.observation_space),
+        **action_fields(name, probe.action_space),
         horizon=_horizon(name, probe),
         random_return=reference.random,
         expert_return=reference.expert,
@@ -238,7 +212,8 @@ def _import_failure(name: str, make: partial[gym.Env], error: Exception) -> Inpu
     return _missing_extra(name, extra) if extra else InputError(f"cannot make {name}: {error}")
 
 
-def _observation_size(name: str, space: Space) -> int:
+def observation_size(name: str, space: Space) -> int:
+    """How many numbers an observation is, or why it is none of ours."""
     parts = space.spaces.values() if isinstance(space, Dict) else [space]
     if not all(isinstance(part, Box) and len(part.shape) <= 1 for part in parts):
         raise InputError(
@@ -248,7 +223,8 @@ def _observation_size(name: str, space: Space) -> int:
     return sum(math.prod(part.shape or ()) for part in parts)
 
 
-def _action_fields(name: str, space: Space) -> dict[str, Any]:
+def action_fields(name: str, space: Space) -> dict[str, Any]:
+    """What `Spaces` says of actions, or why they are none of ours."""
     if isinstance(space, Discrete):
         return {"action_dim": int(space.n), "discrete": True, "action_start": int(space.start)}
     if isinstance(space, Box) and len(space.shape) == 1 and space.is_bounded() and np.all(space.low < space.high):

@@ -22,13 +22,13 @@ from trustirl.evaluation.returns import episode_return, mode
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.nets.rewards import DEPTH, WIDTH, TableReward
 from trustirl.rewards.kinds import TableCard
-from trustirl.rewards.saved import load_rewards, save_rewards
+from trustirl.rewards.saved import Shown, load_rewards, save_rewards
 from trustirl.rl.exact import occupancy, optimal_value
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import save_tables
 from trustirl.tasks.exact import ExactTask
 from trustirl.worlds.exact import ExactOptions, Question, build, reward_inputs, transitions
-from trustirl.worlds.job import Experiment, Job, Row, columns
+from trustirl.worlds.job import Experiment, Job, Row, columns, origin_of
 
 CHECKPOINT_EVERY = 50  # reward updates
 JUDGED = (
@@ -84,7 +84,10 @@ def write_results(
     """Everything that is known only at the end; the summary comes last and marks the run as finished."""
     task, mdp = world.task, world.mdp
     save_tables(path, np.asarray(state.irl.policy.log_prob))
-    save_rewards(path, world.kept(state.irl), _reward_card(experiment, task))
+    demo = world.demo
+    taken = Shown(np.asarray(demo.obs), np.asarray(demo.action), weight=np.asarray(demo.weight))
+    origin = origin_of(experiment, path, world.demos, world.demo_hash)
+    save_rewards(path, world.kept(state.irl), _reward_card(experiment, task), origin, taken)
     tables = np.stack([reward.table() for reward in load_rewards(path)])
     visits = jax.jit(jax.vmap(occupancy, (None, 0)))
     learner = visits(mdp, state.irl.policy.log_prob)

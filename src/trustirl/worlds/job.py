@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -12,11 +13,13 @@ from msgspec import Meta
 from trustirl.core.checks import of_kind
 from trustirl.core.errors import InputError, unknown_name, unknown_setting
 from trustirl.core.files import fitting
+from trustirl.core.machine import installed
 from trustirl.core.types import Metrics, TrainState
 from trustirl.core.words import count
 from trustirl.core.worlds import WorldName, world_in
-from trustirl.demos.schema import DemoChoice
+from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.loop import Loop
+from trustirl.rewards.origin import Origin
 from trustirl.rollouts.ledger import Ledger
 
 Row = dict[str, Any]
@@ -88,6 +91,28 @@ class Job(NamedTuple):
     observe_aside: bool = False  # while training goes on, since other processes do the work
     notes: tuple[str, ...] = ()  # what a user should know before the work begins
     close: Callable[[], None] = lambda: None
+
+
+def origin_of(experiment: Experiment, path: Path, demos: Demos | None, demo_hash: str) -> Origin:
+    """What reward.json tells of the run; without demonstrations the expert was known exactly."""
+    told: dict[str, Any] = {}
+    if demos is not None:
+        told = {"demo_episodes": len(demos), "demo_steps": len(demos.actions)}
+        if demos.observations.ndim > 1:
+            low, high = demos.observations.min(axis=0), demos.observations.max(axis=0)
+            told |= {"obs_low": low.astype(float).ravel().tolist(), "obs_high": high.astype(float).ravel().tolist()}
+    return Origin(
+        run=path.name,
+        algorithm=experiment.algorithm,
+        task=experiment.task,
+        task_args=experiment.task_args,
+        seeds=list(experiment.seed_numbers),
+        steps=experiment.steps,
+        demos=demo_hash,
+        version=installed("trustirl") or "",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        **told,
+    )
 
 
 def columns(metrics: Metrics) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import minibatches
 from trustirl.core.records import Algorithm, Parts, Solver
+from trustirl.core.spaces import Termination
 from trustirl.core.types import Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
@@ -24,7 +25,7 @@ from trustirl.irl.plan import Plan
 from trustirl.irl.practice import Stopwatch, simulator_sampler
 from trustirl.nets.rewards import NetworkReward, RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
-from trustirl.rollouts.host import Termination, first_observations
+from trustirl.rollouts.host import first_observations
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
 from trustirl.runs.policies import host_policies, make_solver

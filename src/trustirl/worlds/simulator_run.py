@@ -14,13 +14,15 @@ from trustirl.core.files import write_json
 from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
 from trustirl.rewards.kinds import card_of
-from trustirl.rewards.saved import save_rewards
+from trustirl.rewards.saved import Shown, save_rewards
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import save_policies
 from trustirl.tasks.gym import ControlTask
-from trustirl.worlds.job import Experiment, Job, Row, columns, told_steps
+from trustirl.worlds.job import Experiment, Job, Row, columns, origin_of, told_steps
 from trustirl.worlds.simulator import ControlOptions, build, iterations
+
+MOST_SHOWN = 10_000  # demonstrated steps on which the reward that is kept is measured
 
 
 def control_job(
@@ -46,7 +48,9 @@ def control_job(
         kept = parts.algorithm.kept
         if kept is not None:
             rewards = eqx.filter_vmap(kept)(state.irl)
-            save_rewards(path, rewards, card_of(rewards, parts.task, config.discount, options.termination))
+            card = card_of(rewards, parts.task, config.discount, options.termination)
+            demos, facts = parts.given.demos, parts.given.facts()
+            save_rewards(path, rewards, card, origin_of(experiment, path, demos, facts["demo_hash"]), shown(demos))
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
         told = {"practice_seconds": parts.watch.seconds, "resets": parts.ledger.resets}
@@ -66,6 +70,15 @@ def control_job(
         notes=tuple(notes),
         close=parts.close,
     )
+
+
+def shown(demos: Demos) -> Shown:
+    """Demonstrated steps of which it is known what followed, or any where that is known of none; some thousands."""
+    known, after = demos.successors()
+    steps = known if len(known) else np.arange(len(demos.actions))
+    some = slice(None, None, math.ceil(len(steps) / MOST_SHOWN))
+    following = after[some] if len(known) else None
+    return Shown(demos.observations[steps[some]], demos.actions[steps[some]], following)
 
 
 def summary_of(

@@ -9,11 +9,11 @@ from jaxtyping import Float, PyTree
 
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.records import Solver
+from trustirl.core.spaces import Termination
 from trustirl.irl.measures import Steps
 from trustirl.rollouts.host import (
     Backend,
     HostEnvs,
-    Termination,
     episode_seeds,
     evaluate_returns,
     evaluation_envs,
