@@ -23,6 +23,7 @@ from trustirl.evaluation.stats import iqm
 MARKED = re.compile(r"(<!-- table:(\w+) ([\w -]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 OPENING = "<!-- table:"
 NONE = "–"
+LOST = 0.9  # of the demonstration: whoever ends below it has not learned the task
 MOST_DEALS = 10**6
 PEER = "Stable-Baselines3 SAC"
 Row = dict[str, Any]
@@ -121,6 +122,26 @@ def shares(rows: list[Row]) -> str:
             columns[name].append(f"{share(found[0]):.2f}" if found else NONE)
         columns["random actions"].append(f"{default[0]['random_return'] / default[0]['expert_return']:.2f}")
     return _table(columns, zip(*columns.values(), strict=True))
+
+
+def front(rows: list[Row]) -> str:
+    """PIRO beside ML-IRL, the best of the others, BC and a reward of zero, as shares of the demonstration's return."""
+    lines = []
+    paper = [row for row in rows if row["study"] == "paper-mujoco" and "variant" not in row]
+    for task in sorted({row["task"] for row in paper}):
+        there = [row for row in paper if row["task"] == task]
+        first = {row["algorithm"]: row for row in reversed(there) if not row.get("held_out")}
+        others = {name: share(row) for name, row in first.items() if name not in ("piro", "ml-irl", "bc")}
+        best = max(others, key=others.__getitem__, default=NONE)
+        zero = [row for row in rows if row["study"] == "zero-reward" and row["task"] == task]
+        seeds = [value for row in there if row["algorithm"] == "piro" for value in row["returns"]]
+        lost = sum(value < LOST * there[0]["expert_return"] for value in seeds)
+        cells = [f"{share(first[name]):.2f}" if name in first else NONE for name in ("piro", "ml-irl", "bc")]
+        cells.insert(2, f"{others[best]:.2f} ({best})" if others else NONE)
+        cells += [f"{share(zero[0]):.2f}" if zero else NONE, f"{lost} of {len(seeds)}"]
+        lines.append((task, f"{there[0]['expert_return']:,.0f}", *cells))
+    header = ("task", "demonstration", "PIRO", "ML-IRL", "best other", "BC", "a reward of zero", "PIRO's seeds lost")
+    return _table(header, lines)
 
 
 def share(row: Row) -> float:
@@ -379,6 +400,7 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "compared": compared,
     "steadiness": steadiness,
     "shares": shares,
+    "front": front,
     "controls": controls,
     "constants": constants,
     "recovered": recovered,

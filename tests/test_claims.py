@@ -86,37 +86,18 @@ def proofs_sum() -> float:
 
 
 def in_readme() -> list[str]:
-    ours, theirs = ends("piro"), ends("ml-irl")
+    ours = ends("piro")
     strong = [mujoco("Humanoid-v4", variant=name) for name in ("strong", "strong, 1,000,000 steps")]
-    cold = row_of("control", variant="trust adaptive, temperature 0.0001", **CART)
-    hardly = max(
-        TABLES["chance"](*(falls(rows_of("paper-mujoco"), t, m) for m in ("piro", "ml-irl"))) for t in TASKS[:2]
-    )
     zero = row_of("zero-reward", task="Humanoid-v4")
-    assert float(f"{hardly:.2f}") <= 0.01
-    assert cold["steps"] == 61_000
-    assert round(cold["wall_seconds"] / 60) == 8
     return [
-        f"its correlation with the true one is {correlation('table', None)}. From 50 sampled episodes it is "
-        f"{correlation('table', 50)} for a table, as on the right, since rarely visited states may get any reward, "
-        f"and "
-        f"{correlation('mlp', 50)} for a network",
-        f"with `--reward-step 0.01` it is {correlation('mlp', 50, 0.01)}",
-        f"gain at most 20 per unit of `ε`, and the paper's `C` is {float(paper_constant(2, 1.0, 0.9)):,.2f} (the "
-        f"terms of "
-        f"its own proof sum to {proofs_sum():,.1f})",
-        f"The lowest of its {len(ours)} seeds ends at {ours[0][0]:.2f} of it, the lowest of ML-IRL's {len(theirs)} "
-        f"at "
-        f"{theirs[0][0]:.2f}.",
+        f"A seed is lost if it ends below {TABLES['LOST']}.",
+        f"the lowest of its {len(ours)} seeds ends at {ours[0][0]:.2f} of it",
         f"{ratio('HalfCheetah-v4'):.2f} of ML-IRL's on HalfCheetah-v4, {ratio('Ant-v4'):.2f} on Ant-v4, "
         f"{ratio('Hopper-v4'):.2f} on Hopper-v4, {ratio('Humanoid-v4'):.2f} on Humanoid-v4 and "
-        f"{ratio('Walker2d-v4'):.2f} on Walker2d-v4.",
-        "(p at most 0.01)",
-        f"one ended at 9,772 of {mujoco('HalfCheetah-v4')['expert_return']:,.0f} on HalfCheetah-v4",
+        f"{ratio('Walker2d-v4'):.2f} on Walker2d-v4;",
         f"a reward of zero gets {share(zero):.2f}",
-        f"of {strong[0]['expert_return']:,.0f}, PIRO gets {share(strong[0]):.2f} in 500,000 steps and "
-        f"{share(strong[1]):.2f} in 1,000,000.",
-        each(cold["returns"]),
+        f"From one that runs, of {strong[0]['expert_return']:,.0f}, PIRO gets {share(strong[0]):.2f} in 500,000 "
+        f"steps and {share(strong[1]):.2f} in 1,000,000.",
     ]
 
 
@@ -187,8 +168,7 @@ def text_of(name: str) -> str:
     """As one line, without tables that are generated; of the README what speaks of results."""
     text = (ROOT / name).read_text()
     if name == "README.md":
-        text = text[text.index("The reward in the middle") : text.index("Figures measured on 2 ARM cores")]
-        text = text[: text.index("## From Python")] + text[text.index("## Why a trust region") :]
+        text = text[text.index("## What it reaches") : text.index("## Who it is for")]
     return " ".join(GENERATED.sub(" ", text).split())
 
 
@@ -230,4 +210,5 @@ def test_every_link_of_the_documents_leads_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*/README.md")]
     for page in pages:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-            assert target.startswith("http") or (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
+            made = target.startswith("http") or target == "errors.md"  # which `make docs` writes
+            assert made or (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
