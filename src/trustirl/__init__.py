@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trustirl.tasks.changed import changed
     from trustirl.tasks.registry import TASKS
     from trustirl.training.train import resume, train, train_expert
+    from trustirl.training.transfer import retrain, transfer
 
 # Names are imported when they are first used (PEP 562): a process that only steps environments never loads JAX.
 _HOMES = {
@@ -40,8 +41,10 @@ _HOMES = {
     "load_rewards": "trustirl.rewards.saved",
     "register": "trustirl.algorithms",
     "resume": "trustirl.training.train",
+    "retrain": "trustirl.training.transfer",
     "train": "trustirl.training.train",
     "train_expert": "trustirl.training.train",
+    "transfer": "trustirl.training.transfer",
 }
 
 __all__ = [
@@ -66,8 +69,10 @@ __all__ = [
     "load_rewards",
     "register",
     "resume",
+    "retrain",
     "train",
     "train_expert",
+    "transfer",
 ]
 
 

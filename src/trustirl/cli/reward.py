@@ -1,4 +1,4 @@
-"""The commands `trustirl reward export | compare`."""
+"""The commands `trustirl reward export | compare | transfer`."""
 
 import json
 from collections.abc import Callable
@@ -10,18 +10,23 @@ import tyro
 
 from trustirl.cli.showing import print_rows
 from trustirl.core.errors import unknown_name
+from trustirl.core.words import count
 from trustirl.evaluation.comparison import SAYS
+from trustirl.report.transfer import HEAD
 from trustirl.rewards.export import export
 from trustirl.runs.comparing import compare_rewards
+from trustirl.tasks.changed import changes_of
 from trustirl.training.asking import task_arguments
 from trustirl.training.parsing import parse
+from trustirl.training.transfer import transfer
 
 NONE = "–"
 USAGE = """\
 usage: trustirl reward COMMAND ...
 
   export RUN -o FOLDER     write the learned reward of a run as a folder of its own, to be shared
-  compare A B|true         how far two learned rewards are apart, or a learned one and the true one"""
+  compare A B|true         how far two learned rewards are apart, or a learned one and the true one
+  transfer RUN             train fresh policies on the frozen reward, in its task or in changed dynamics"""
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,37 @@ class CompareOptions:
     """For programs: one object, with the value of every seed."""
 
 
+@dataclass(frozen=True)
+class TransferOptions:
+    """Train fresh policies on the frozen reward of a run, and play beside all that needs no such reward."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a finished run on a simulator."""
+    task: str | None = None
+    """The task to learn; the run's own if not given."""
+    task_args: tuple[str, ...] = ()
+    """Its parameters as name=value, for example enable_wind=true."""
+    changes: str | None = None
+    """Changes of a MuJoCo robot's dynamics, for example gravity=3.71,wind=-10 (docs/measuring.md)."""
+    seeds: int | None = None
+    """Fresh policies; as many as the run has rewards if not given."""
+    steps: int | None = None
+    """Environment steps of each; the run's own if not given."""
+    bc_steps: int | None = None
+    """Gradient steps of BC; its default if not given."""
+    episodes: int = 100
+    """Episodes that everybody plays."""
+    out: Path | None = None
+    """Folder for the runs, transfer.json and transfer.html; RUN-transfer if not given."""
+    overwrite: bool = False
+    """Replace runs that are there; otherwise they are kept, and go on where they were stopped."""
+    json: bool = False
+    """For programs: one object, with the return of every episode."""
+
+
 def reward_command(arguments: list[str]) -> None:
     """Run one of the commands."""
-    commands: dict[str, Callable[[list[str]], None]] = {"export": _export, "compare": _compare}
+    commands: dict[str, Callable[[list[str]], None]] = {"export": _export, "compare": _compare, "transfer": _transfer}
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
     elif arguments[0] not in commands:
@@ -100,3 +133,27 @@ def _compare(arguments: list[str]) -> None:
     for reason in dict.fromkeys(found.missing.values()):
         names = ", ".join(name for name, why in found.missing.items() if why == reason)
         print(f"no {names}: {reason}.")
+
+
+def _transfer(arguments: list[str]) -> None:
+    options = parse(TransferOptions, arguments, "trustirl reward transfer")
+    asked = task_arguments(options.task_args)
+    if options.changes:
+        asked |= {"change": changes_of(options.changes)}
+    found = transfer(
+        options.run,
+        options.task,
+        task_args=asked or None,
+        seeds=options.seeds,
+        steps=options.steps,
+        bc_steps=options.bc_steps,
+        episodes=options.episodes,
+        out=options.out,
+        overwrite=options.overwrite,
+    )
+    if options.json:
+        print(json.dumps(found.plain(), indent=2))
+        return
+    print_rows([("", *HEAD), *found.rows()])
+    print(f"{found.task}: the same {count(found.episodes, 'episode')} for all but random actions")
+    print(f"page: {(options.out or options.run.with_name(f'{options.run.name}-transfer')) / 'transfer.html'}")

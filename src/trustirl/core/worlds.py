@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from trustirl.core.errors import InputError
 
-WorldName = Literal["exact", "simulator", "offline", "fixed reward"]
+WorldName = Literal["exact", "simulator", "offline", "fixed reward", "learned reward"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ FACTS: Mapping[str, WorldFacts] = {
         WorldFacts("simulator", "steps", "env_steps", "env_steps"),
         WorldFacts("offline", "updates", "iteration", "env_steps", learns_reward=False, samples=False),
         WorldFacts("fixed reward", "steps", "env_steps", "env_steps", learns_reward=False, pays_truth=True),
+        WorldFacts("learned reward", "steps", "env_steps", "env_steps", learns_reward=False),
     )
 }
 

@@ -185,6 +185,11 @@ def train_expert(
         settings=resolved,
         world=world.facts.name,
     )
+    return ask(experiment, task, folder, overwrite)
+
+
+def ask(experiment: Experiment, task: Task, folder: RunFolder, overwrite: bool = False) -> Run:
+    """Run an experiment without demonstrations from its beginning to its end."""
     with folder.held():
         folder.check_free(overwrite)  # nobody was here meanwhile
         job = _job(experiment, task)
@@ -217,7 +222,8 @@ def resume(path: str | Path, task: Task | None = None, *, on_evaluation: OnEvalu
         with world.precision():
             job = _job(experiment, task)
             made = folder.manifest()
-            for fact, what in (("demo_hash", f"the demos {experiment.demos}"), ("task_hash", f"the file of {name}")):
+            kept = {"demo_hash": f"the demos {experiment.demos}", "task_hash": f"the file of {name}"}
+            for fact, what in (kept | {"reward_hash": "the reward"}).items():
                 if made.get(fact) != job.facts.get(fact):
                     job.close()
                     raise InputError(f"{what} changed since the run began; restore it as it was.")

@@ -1,4 +1,4 @@
-"""Experts: the parts that train a demonstrator on a Gymnasium task's true reward.
+"""A reward that is given: the parts that train an expert on a task's true reward, or anybody on another (`Given`).
 
 Rounds of practice, solvers and environments are those of every run; what differs is that the replay remembers what
 the environment paid, and that there is no reward step. Nothing follows an end (T0), as in the true return.
@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import gymnasium as gym
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
@@ -21,9 +23,11 @@ from trustirl.core.buffer import Buffer, draw
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.records import Algorithm, DrawBatch, Sampler, Solver, Turned
+from trustirl.core.spaces import Termination
 from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
 from trustirl.core.words import count
 from trustirl.irl.loop import Loop, make_loop, split
+from trustirl.irl.measures import Steps, experience
 from trustirl.irl.plan import Schedule
 from trustirl.irl.practice import Learner, Rounds, Stopwatch, begun_by, rounds_of_practice
 from trustirl.rl.config import SolverConfig
@@ -94,8 +98,16 @@ class PaidSteps(NamedTuple):
     true_reward: Any
 
 
+class Given(NamedTuple):
+    """A reward that is not the true one, which then nobody sees, and what its policies are trained with."""
+
+    functions: PyTree  # of all seeds, stacked
+    statistics: tuple[np.ndarray | None, np.ndarray | None]  # mean and deviation that standardise observations
+    termination: Termination
+
+
 class Expert(NamedTuple):
-    """The parts of an expert's training, put together."""
+    """The parts of such a training, put together."""
 
     task: ControlTask
     replay_bytes: int
@@ -142,37 +154,52 @@ def iterations(steps: int, schedule: Schedule) -> int:
     return rounds - 1
 
 
-def build(experiment: Experiment, task: Task | None = None) -> Expert:
+def build(
+    experiment: Experiment, options: StageOptions, task: Task | None = None, given: Given | None = None
+) -> Expert:
     """Put task, solver and environments together; checks everything that a user gave."""
-    settings = experiment.settings
-    schedule, options = Schedule(**settings["plan"]), ExpertOptions(**settings["expert"])
+    settings, schedule = experiment.settings, Schedule(**experiment.settings["plan"])
     config = SolverConfig(**settings["solver"])
     total = iterations(experiment.steps, schedule) + 1
     control_task = make_control_task(task or experiment.task, experiment.task_args)
     capacity = min(experiment.steps, schedule.replay or experiment.steps)
-    example = _paid(example_row(control_task))
+    row = example_row(control_task)
+    example = row if given else _paid(row)
+    statistics = given.statistics if given else (None, None)
+    termination = given.termination if given else "T0"
     memory = check_memory(experiment.seeds, capacity, example, schedule.least_replay)
     updates = schedule.updates
     solver = make_solver(
         control_task,
         config,
-        None,
-        None,
+        *statistics,
         updates=updates,
-        termination="T0",
+        termination="T2" if termination == "T2" else "T0",
         run_updates=updates * schedule.rounds * total,
     )
     check_networks(experiment.seeds, solver.init)
 
     def to_host(actors: PyTree) -> Policies:
-        return host_policies(actors, config, None, None)
+        return host_policies(actors, config, *statistics)
 
     ledger, watch, seeds = Ledger(), Stopwatch(), experiment.seeds
     stage = open_stage(
-        control_task, seeds, schedule.envs, options, "T0", ledger, solver, to_host, kept=PaidSteps, contest=True
+        control_task,
+        seeds,
+        schedule.envs,
+        options,
+        termination,
+        ledger,
+        solver,
+        to_host,
+        kept=Steps if given else PaidSteps,
+        contest=given is None,
+        first_seed=experiment.first_seed,
     )
-    algorithm, learner = practising(solver, schedule)
+    algorithm, learner = practising(solver, schedule, given)
     rounds = rounds_of_practice(learner, None, stage.practice, schedule, capacity, example, watch)
+    if given:
+        rounds = rounds._replace(initial=_each_its_own(rounds.initial, given.functions))
     loop = make_loop(algorithm, fixed_reward_sampler(rounds, schedule), total - 1)
     return Expert(
         task=control_task,
@@ -188,21 +215,35 @@ def build(experiment: Experiment, task: Task | None = None) -> Expert:
     )
 
 
-def practising(solver: Solver, schedule: Schedule) -> tuple[Algorithm, Learner]:
-    """Whoever learns from the true reward, as the loop and as rounds of practice know it."""
+def practising(solver: Solver, schedule: Schedule, given: Given | None = None) -> tuple[Algorithm, Learner]:
+    """Whoever learns from a fixed reward, the true one if none is given, as the loop and rounds of practice know."""
+    first = None if given is None else jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, given.functions)
 
     def init(key: Array, _: ExpertData | None = None) -> IrlState:
-        return IrlState(solver.init(key), reward=None, optimizer=None)
+        return IrlState(solver.init(key), reward=first, optimizer=None)
 
     def improve(state: IrlState, draw: DrawBatch | None, key: Array) -> tuple[IrlState, Metrics]:
         assert draw is not None
-        agent, metrics = solver.improve(state.policy, draw, true_reward, key)
+        reward = true_reward if given is None else state.reward
+        agent, metrics = solver.improve(state.policy, draw, reward, key)
         return replace(state, policy=agent), metrics
 
     def practise(state: IrlState, replay: Buffer, _: None, key: Array) -> tuple[IrlState, Metrics]:
         return improve(state, lambda k: draw(replay, k, schedule.batch), key)
 
-    return Algorithm(solver, init, improve), Learner(init, practise, solver.actor, _rows)
+    return Algorithm(solver, init, improve), Learner(init, practise, solver.actor, experience if given else _rows)
+
+
+def _each_its_own(
+    initial: Callable[[Array], tuple[IrlState, Buffer]], functions: PyTree
+) -> Callable[[Array], tuple[IrlState, Buffer]]:
+    """The beginning of all seeds, each with its own reward."""
+
+    def begin(keys: Array) -> tuple[IrlState, Buffer]:
+        irl, replay = initial(keys)
+        return replace(irl, reward=functions), replay
+
+    return begin
 
 
 def fixed_reward_sampler(rounds: Rounds, schedule: Schedule) -> Sampler:

@@ -28,7 +28,7 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
     schedule, options = Schedule(**experiment.settings["plan"]), ExpertOptions(**experiment.settings["expert"])
     config = SolverConfig(**experiment.settings["solver"])
     last = iterations(experiment.steps, schedule)
-    parts = build(experiment, task)
+    parts = build(experiment, options, task)
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
         returns = parts.evaluate(state.irl.policy)

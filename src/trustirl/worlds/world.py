@@ -16,11 +16,21 @@ from trustirl.core.worlds import FACTS, WorldFacts
 from trustirl.demos.schema import Demos
 from trustirl.tasks.gym import name_of, task_of_file
 from trustirl.tasks.registry import TASKS, resolved_arguments
-from trustirl.worlds import exact, exact_run, fixed_reward, fixed_reward_run, offline, simulator, simulator_run
+from trustirl.worlds import (
+    exact,
+    exact_run,
+    fixed_reward,
+    fixed_reward_run,
+    learned_reward,
+    offline,
+    simulator,
+    simulator_run,
+)
 from trustirl.worlds.job import Experiment, Groups, Job, Preset
 
 Task = str | gym.Env | Callable[..., gym.Env]
 EXPERT = "expert"  # stands for an algorithm in the files of a run that trains one
+RETRAIN = "retrain"  # and in those of one that trains on a learned reward
 SIMULATOR_STEPS: Mapping[Preset, int] = {"smoke": 20_000, "paper": 1_000_000, "tuned": 1_000_000}
 OFFLINE_STEPS: Mapping[Preset, int] = {"smoke": 2000, "paper": 20_000, "tuned": 20_000}
 
@@ -118,12 +128,21 @@ WORLDS: Mapping[str, World] = {
             job=lambda experiment, _, task: fixed_reward_run.expert_job(experiment, task),
             seconds=simulator.rough_seconds,
         ),
+        World(
+            FACTS["learned reward"],
+            defaults=lambda _algorithm, _task, _arguments, preset: (learned_reward.groups(), SIMULATOR_STEPS[preset]),
+            check=learned_reward.check,
+            job=lambda experiment, _, task: learned_reward.learned_reward_job(experiment, task),
+            seconds=simulator.rough_seconds,
+        ),
     )
 }
 
 
 def world_of(algorithm: str, task: Task) -> World:
     """Where an algorithm is trained on a task; what cannot be is refused."""
+    if algorithm == RETRAIN:
+        return WORLDS["learned reward"]
     entry = None if algorithm == EXPERT else ALGORITHMS.find(algorithm)
     known = _is_known(task)
     if entry is None:
