@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from trustirl.core.errors import InputError
@@ -13,10 +13,19 @@ FARTHEST = 0.99999  # discount: where ends are apart for good, a solution takes 
 COLDEST, HOTTEST = 1e-9, 1e9  # temperatures; beyond these, rounding decides
 
 
+class Shared(eqx.Module):
+    """Successor lists that many pairs have in common, and `which` of them each pair has: sweeps read each once."""
+
+    which: Int[Array, "states actions"]
+    successors: Int[Array, "lists successors"]
+    probabilities: Float[Array, "lists successors"]
+
+
 class MDP(eqx.Module):
     """States x actions x K successors with their probabilities; no reward inside.
 
-    `temperature` weighs the policy's entropy (the paper sets it to 1).
+    `temperature` weighs the policy's entropy (the paper sets it to 1). Where some actions are not `allowed`, policies
+    never take them. `shared` says the same as `successors` and `probabilities`, more briefly.
     """
 
     successors: Int[Array, "states actions successors"]
@@ -24,6 +33,8 @@ class MDP(eqx.Module):
     initial: Float[Array, " states"]
     discount: Float[Array, ""]
     temperature: Float[Array, ""]
+    allowed: Bool[Array, "states actions"] | None = None
+    shared: Shared | None = None
 
     @property
     def states(self) -> int:
@@ -43,7 +54,8 @@ class MDP(eqx.Module):
     def pairs(self, weight: Float[Array, "states actions"] | None = None) -> Transition:
         """Every state-action pair, weighted (by default uniformly): the exact world's batch."""
         state, action = jnp.divmod(jnp.arange(self.states * self.actions, dtype=jnp.int32), self.actions)
-        weight = jnp.ones((self.states, self.actions)) if weight is None else weight
+        if weight is None:
+            weight = jnp.ones((self.states, self.actions)) if self.allowed is None else self.allowed.astype(float)
         return Transition(state, action, weight.reshape(-1))
 
     def table(self, values: Float[Array, " pairs"]) -> Float[Array, "states actions"]:

@@ -23,6 +23,7 @@ from trustirl.core.types import Metrics
 Values = Float[Array, " states"]
 Table = Float[Array, "states actions"]
 
+NEVER = -1e3  # the logarithm of a probability of nothing: finite, so that nothing times it is nothing
 RESIDUAL = 1e-12  # default accuracy of values and occupancies, relative to their largest possible size
 
 
@@ -40,14 +41,20 @@ class SoftPolicy(eqx.Module):
 
 def next_value(mdp: MDP, value: Values) -> Table:
     """E[value(s') | s, a]."""
+    if mdp.shared is not None:
+        lists = mdp.shared
+        return jnp.sum(lists.probabilities * value[lists.successors], axis=-1)[lists.which]
     return jnp.sum(mdp.probabilities * value[mdp.successors], axis=-1)
 
 
 def soft_backup(mdp: MDP, reward: Table, value: Values) -> tuple[Values, Table]:
     """Equation 2: the soft Bellman operator, and the policy that is soft-greedy for `value`."""
     q = (reward + mdp.discount * next_value(mdp, value)) / mdp.temperature
-    log_normaliser = jax.nn.logsumexp(q, axis=1)
-    return mdp.temperature * log_normaliser, q - log_normaliser[:, None]
+    if mdp.allowed is None:
+        log_normaliser = jax.nn.logsumexp(q, axis=1)
+        return mdp.temperature * log_normaliser, q - log_normaliser[:, None]
+    log_normaliser = jax.nn.logsumexp(jnp.where(mdp.allowed, q, -jnp.inf), axis=1)
+    return mdp.temperature * log_normaliser, jnp.where(mdp.allowed, q - log_normaliser[:, None], NEVER)
 
 
 def _span(change: Values) -> Float[Array, ""]:
@@ -138,6 +145,10 @@ def occupancy(mdp: MDP, log_prob: Table) -> Table:
     cap = jnp.log(RESIDUAL * (1 - mdp.discount)) / jnp.log(mdp.discount) + 100
 
     def forward(now: Values) -> Values:
+        if mdp.shared is not None:
+            lists = mdp.shared
+            begun = jnp.zeros(len(lists.successors)).at[lists.which].add(mdp.discount * now[:, None] * prob)
+            return jnp.zeros_like(now).at[lists.successors].add(begun[:, None] * lists.probabilities)
         flow = mdp.discount * (now[:, None] * prob)[:, :, None] * mdp.probabilities
         return jnp.zeros_like(now).at[mdp.successors].add(flow)
 
