@@ -21,6 +21,7 @@ from trustirl.demos.formats.parquet import require_modest
 
 Kind = Literal["csv", "tsv", "parquet", "npz"]
 Columns = str | Sequence[str]
+Codes = Mapping[str, dict[Any, int]]
 USUAL = {
     "observations": "observation",
     "actions": "action",
@@ -37,28 +38,28 @@ TRUTH = {"true": 1, "false": 0}
 
 
 class Table(NamedTuple):
-    """The names of a table's columns, and how to read some of them; those among `texts` only tell rows apart."""
+    """The names of a table's columns, and how to read some of them.
+
+    Those among `codes` may hold texts: each value is given a number there, in the order in which they appear.
+    """
 
     names: list[str]
-    read: Callable[[Collection[str], Collection[str]], dict[str, np.ndarray]]
+    read: Callable[[Collection[str], Codes], dict[str, np.ndarray]]
 
 
 def read_table(
     path: str | os.PathLike[str], kind: Kind | None = None, gap: float | None = None, **columns: Columns | None
 ) -> Fields:
     """See `Demos.from_table`; `columns` name those of each role in `USUAL`, None the usual one if it is there."""
-    suffix = kind or Path(path).suffix.lower().removeprefix(".")
-    openers = {"csv": _csv, "tsv": _csv, "parquet": _parquet, "npz": _npz}
-    if suffix not in openers:
-        raise DemoError(f"{path} is no table that can be read; its name must end in .{', .'.join(openers)}.")
-    table = openers[suffix](existing_file(path, f"a .{suffix} table"))
+    table = opened(path, kind)
     chosen = {role: _names(table, role, columns.get(role)) for role in USUAL}
-    contents = table.read({name for names in chosen.values() for name in names}, chosen["episode"])
+    codes: Codes = {name: {} for name in chosen["episode"]}
+    contents = table.read({name for names in chosen.values() for name in names}, codes)
     rows = {len(column) if column.ndim else 0 for column in contents.values()}
     if len(rows) != 1 or not max(rows):
         raise DemoError(f"the columns of {path} must be of one length and not empty, got {sorted(rows)} rows.")
     parts = {role: [contents[name] for name in names] for role, names in chosen.items()}
-    order, ends = _episodes(parts, rows.pop(), gap)
+    order, ends = episodes_of(parts, rows.pop(), gap)
     arrays: Fields = {role: _stacked(chosen[role], parts[role], order) for role in ("observations", "actions")}
     if parts["rewards"]:
         arrays["rewards"] = _numeric("rewards", parts["rewards"][0])[order]
@@ -66,6 +67,15 @@ def read_table(
         over = flags("terminated", parts["terminated"][0], order)[order]
         arrays["terminated"] = terminated_episodes("terminated", over, ends)
     return arrays | {"episode_ends": ends, "provenance": {"source": Path(path).name}}
+
+
+def opened(path: str | os.PathLike[str], kind: Kind | None = None) -> Table:
+    """A table whose columns are read when they are asked for; its kind is that of its name's ending."""
+    suffix = kind or Path(path).suffix.lower().removeprefix(".")
+    openers = {"csv": _csv, "tsv": _csv, "parquet": _parquet, "npz": _npz}
+    if suffix not in openers:
+        raise DemoError(f"{path} is no table that can be read; its name must end in .{', .'.join(openers)}.")
+    return openers[suffix](existing_file(path, f"a .{suffix} table"))
 
 
 def _names(table: Table, role: str, given: Columns | None) -> list[str]:
@@ -85,7 +95,7 @@ def _names(table: Table, role: str, given: Columns | None) -> list[str]:
     return [other for _, other in numbered]
 
 
-def _episodes(
+def episodes_of(
     parts: Mapping[str, Sequence[np.ndarray]], rows: int, gap: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The order of the rows, by episode and time, and where episodes end in it."""
@@ -136,7 +146,7 @@ def _stacked(names: Sequence[str], columns: Sequence[np.ndarray], order: np.ndar
 
 def _npz(file: Path) -> Table:
     _, names = read_arrays(file, ())
-    return Table(names, lambda wanted, _texts: read_arrays(file, wanted)[0])
+    return Table(names, lambda wanted, _codes: read_arrays(file, wanted)[0])
 
 
 def _csv(file: Path) -> Table:
@@ -148,9 +158,8 @@ def _csv(file: Path) -> Table:
     if not header or len(set(header)) < len(header):
         raise DemoError(f"{file} must begin with a line of column names, each once.")
 
-    def read(wanted: Collection[str], texts: Collection[str]) -> dict[str, np.ndarray]:
+    def read(wanted: Collection[str], codes: Codes) -> dict[str, np.ndarray]:
         places = {name: place for place, name in enumerate(header) if name in wanted}
-        codes: dict[str, dict[str, int]] = {name: {} for name in texts}
         blocks: dict[str, list[np.ndarray]] = {name: [np.zeros(0, np.int64)] for name in wanted}
         with reading(file, kind), file.open(encoding="utf-8-sig", newline="") as lines:
             rows = csv.reader(lines, delimiter=delimiter)
@@ -207,16 +216,15 @@ def _parquet(file: Path) -> Table:
     with reading(file, kind), closing(pyarrow.parquet.ParquetFile(file)) as table:
         names = list(table.schema_arrow.names)
 
-    def read(wanted: Collection[str], texts: Collection[str]) -> dict[str, np.ndarray]:
-        codes: dict[str, dict[Any, int]] = {name: {} for name in texts}
+    def read(wanted: Collection[str], codes: Codes) -> dict[str, np.ndarray]:
         with reading(file, kind):
-            in_dictionary = require_modest(file, wanted, texts)
+            in_dictionary = require_modest(file, wanted, codes)
             with closing(pyarrow.parquet.ParquetFile(file, read_dictionary=in_dictionary)) as table:
                 batches, held = [], 0
                 # In pieces, so that one may not become too many in spite of what the file said.
                 for batch in table.iter_batches(PARQUET_ROWS, columns=sorted(wanted)):
                     columns = {
-                        name: _coded(name, batch[name], codes[name]) if name in texts else batch[name]
+                        name: _coded(name, batch[name], codes[name]) if name in codes else batch[name]
                         for name in batch.schema.names
                     }
                     batches.append(pyarrow.table(columns))
