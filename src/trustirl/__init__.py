@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trustirl.tasks.registry import TASKS
     from trustirl.training.train import resume, train, train_expert
     from trustirl.training.transfer import retrain, transfer
+    from trustirl.worlds.table import World
 
 # Names are imported when they are first used (PEP 562): a process that only steps environments never loads JAX.
 _HOMES = {
@@ -32,6 +33,7 @@ _HOMES = {
     "Rewards": "trustirl.rewards.reward",
     "Run": "trustirl.runs.run",
     "TrustIRLError": "trustirl.core.errors",
+    "World": "trustirl.worlds.table",
     "changed": "trustirl.tasks.changed",
     "compare_rewards": "trustirl.runs.comparing",
     "compare_runs": "trustirl.report.compare:report",
@@ -60,6 +62,7 @@ __all__ = [
     "Rewards",
     "Run",
     "TrustIRLError",
+    "World",
     "changed",
     "compare_rewards",
     "compare_runs",

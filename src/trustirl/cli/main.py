@@ -15,6 +15,7 @@ USAGE = """\
 usage: trustirl COMMAND ...
 
   train ALGO --task TASK   learn a reward and a policy from demonstrations (add --help for its settings)
+  train ALGO --table FILE  the same from a table of categories: who did what, where and when (docs/tables.md)
   expert TASK              train an expert on the true reward and record its demonstrations
   resume RUN               continue an interrupted run
   evaluate RUN             play new episodes with the policies of a run and tell their true returns

@@ -7,12 +7,13 @@ from typing import Any
 
 from trustirl.core.errors import InputError
 
-KINDS: dict[type, tuple[type, str]] = {
+KINDS: dict[type, tuple[Any, str]] = {
     bool: (bool, "True or False"),
     int: (Integral, "a whole number"),
     float: (Real, "a number"),
     str: (str, "a text"),
     dict: (Mapping, "a mapping of names to values"),
+    list: ((list, tuple), "a list of names"),
 }
 
 

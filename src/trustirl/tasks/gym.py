@@ -21,6 +21,7 @@ from trustirl.core.machine import install_command
 from trustirl.core.spaces import Spaces
 from trustirl.core.versions import simulator_versions
 from trustirl.tasks.changed import changed, changes_of
+from trustirl.tasks.table_env import ENV_ID
 
 MakeEnv = Callable[[], gym.Env]
 
@@ -31,6 +32,8 @@ class ReferenceReturns(NamedTuple):
     random: float | None = None
     expert: float | None = None
 
+
+gym.register(ENV_ID, entry_point="trustirl.tasks.table_env:table_env")
 
 # Random: 100 episodes (classic control, Box2D) or 50 (MuJoCo) with gymnasium 1.4.0 and mujoco 3.1.6.
 # Expert: the paper's, on v4; CartPole's is its maximum.
@@ -194,7 +197,7 @@ def _probe(name: str, make: partial[gym.Env]) -> gym.Env:
         env = make()
     except (ImportError, gym.error.DependencyNotInstalled) as error:
         raise _import_failure(name, make, error) from error
-    except InputError:  # a change of dynamics that cannot be
+    except InputError:  # a change of dynamics that cannot be, or a table
         raise
     except Exception as error:  # a constructor may raise anything on arguments that it does not expect
         mend = "check task_args, or pass a function that returns the environment"

@@ -10,8 +10,10 @@ from typing import Any, cast, get_args
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import ELSEWHERE, InputError, unknown_setting
 from trustirl.demos.schema import DemoChoice
+from trustirl.tasks.counting import ACTION_PRIOR, PRIOR
 from trustirl.training.parsing import parse
 from trustirl.worlds.job import Groups, Preset
+from trustirl.worlds.table import SOLVED, World, task_for
 from trustirl.worlds.world import world_of
 
 
@@ -46,17 +48,89 @@ class TrainOptions:
     """Replace a run that --out already holds."""
 
 
+@dataclass(frozen=True)
+class TableQuestion(TrainOptions):
+    """The question, of a table."""
+
+    task: str = "table"
+    """The table's world: leave it away."""
+    table: str = ""
+    """A table of who did what, where and when: .csv, .tsv, .parquet, or .npz of columns (docs/tables.md)."""
+    states: str = ""
+    """The columns of the state, between commas, for example zone,neighbours."""
+    actions: str = ""
+    """The column of what was done."""
+    episode: str = ""
+    """The columns that together tell tracks apart, for example film,animal."""
+    time: str = ""
+    """The column of the time, which orders a track; the track is split where it leaps."""
+    group: str = ""
+    """The column of what is independent, for example film; if not given, the first one of --episode."""
+    bins: tuple[str, ...] = ()
+    """Of columns of numbers: speed=0.5/2 are edges, neighbours=3 means 0, 1, 2, 3 or more."""
+    drop: tuple[str, ...] = ()
+    """Rows to leave out, as column=value."""
+    moves: str = ""
+    """The state column that actions change: a change is the action "move to" its next value."""
+    previous: bool = False
+    """Let states also hold what was done before."""
+    window: int = 0
+    """Steps of an episode: tracks are cut into such pieces. 0: whole tracks."""
+    gap: float = 0.0
+    """A longer time than this between two rows splits a track; 0: one and a half times the shortest."""
+    prior: float = PRIOR
+    """Pseudo-counts of what follows, spread as what follows at all."""
+    action_prior: float = ACTION_PRIOR
+    """Pseudo-counts of what is done in a state, spread as what is usually done."""
+    mask: bool = True
+    """Forbid moves that never happened."""
+
+
+def _world(options: dict[str, Any]) -> World:
+    """The world of a table, out of the options, which keep what else was asked."""
+    usual = {entry.name for entry in fields(TrainOptions)}
+    given = {entry.name: options.pop(entry.name) for entry in fields(TableQuestion) if entry.name not in usual}
+    for name in ("states", "episode"):
+        given[name] = [part for part in given[name].split(",") if part]
+    given["bins"] = {name: _edges(text) for name, text in (_two(text, "bins", "edges") for text in given["bins"])}
+    dropped: dict[str, list[str]] = {}
+    for name, value in (_two(text, "rows to drop", "value") for text in given["drop"]):
+        dropped.setdefault(name, []).append(value)
+    more = {name: options["task_args"].pop(name) for name in SOLVED if name in options["task_args"]}
+    return World.from_table(given.pop("table"), **(given | {"drop": dropped} | more))
+
+
+def _two(text: str, what: str, value: str) -> tuple[str, str]:
+    name, equals, rest = text.rpartition("=")
+    if not equals or not name:
+        raise InputError(f"{what} are written column={value}, got {text!r}.")
+    return name, rest
+
+
+def _edges(text: str) -> int | list[float]:
+    """A whole number that stands alone is a count; anything else are edges."""
+    try:
+        return int(text) if text.isdigit() else [float(edge) for edge in text.split("/")]
+    except ValueError:
+        raise InputError(f"bins are numbers such as 3 or 0.5/2, got {text!r}.") from None
+
+
 def train_question(arguments: list[str]) -> dict[str, Any]:
     """What `trustirl train ALGO ...` asks, as keyword arguments of `train`."""
     name, *rest = arguments
     task, preset = _given(rest, "--task", "gridworld"), _given(rest, "--preset", "tuned")
+    table = bool(_given(rest, "--table", ""))
+    if table:
+        task = task_for(name)
     ALGORITHMS.find(name)
     world = world_of(name, task)
     known = cast(Preset, preset if preset in get_args(Preset) else "tuned")  # the parser will refuse another one
     groups, _ = world.defaults(name, task, {}, known)
     groups = {group: _looked_at(default, world.looked_at) for group, default in groups.items()}
     of_task = world.arguments(task, {})
-    return {"algorithm": name} | asked(TrainOptions, groups, rest, f"trustirl train {name}", of_task)
+    kind = TableQuestion if table else TrainOptions
+    options = {"algorithm": name} | asked(kind, groups, rest, f"trustirl train {name}", of_task)
+    return options | {"task": _world(options)} if table else options
 
 
 def asked(

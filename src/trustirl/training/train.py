@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -36,6 +36,7 @@ from trustirl.runs.folder import RunFolder
 from trustirl.runs.run import Run, load
 from trustirl.training.guard import check_finite
 from trustirl.worlds.job import Experiment, Groups, Job, Preset, Row, settle
+from trustirl.worlds.table import World as TableWorld
 from trustirl.worlds.world import EXPERT, WORLDS, Task, task_in, task_name, world_of
 
 SEED_NUMBERS = 2**31  # seeds are 32-bit integers
@@ -49,7 +50,7 @@ ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every
 
 def train(
     algorithm: str,
-    task: Task = "gridworld",
+    task: Task | TableWorld = "gridworld",
     demos: Demos | str | Path = "packaged",
     *,
     demo_episodes: int | None = None,
@@ -66,16 +67,21 @@ def train(
 ) -> Run:
     """Learn a reward and a policy from demonstrations and write the run to `out`.
 
-    `task` is a task of the exact world, a Gymnasium id, an environment or a function that returns one; `task_args`
-    are its parameters (for Gymnasium, keyword arguments of the environment). Seeds are numbered from `first_seed`;
-    what one does depends on its number alone. `steps` counts environment steps per seed; in the exact world, where
-    nothing is sampled, reward updates, and where an algorithm needs no environment, gradient steps. `demos` are
-    `Demos` or what `Demos.load` reads; `"packaged"` is in the exact world the exact occupancy of the task's
-    soft-optimal expert, or `demo_episodes` episodes sampled from it. `on_evaluation` is called with the new rows of
-    metrics.jsonl, one per seed, after each evaluation. Any setting of the algorithm, and of the solver and the plan
-    on Gymnasium tasks, can be given by name.
+    `task` is a task of the exact world, a Gymnasium id, an environment, a function that returns one, or a `World`
+    made from a table, which also demonstrates; `task_args` are its parameters (for Gymnasium, keyword arguments of
+    the environment). Seeds are numbered from `first_seed`; what one does depends on its number alone. `steps` counts
+    environment steps per seed; in the exact world, where nothing is sampled, reward updates, and where an algorithm
+    needs no environment, gradient steps. `demos` are `Demos` or what `Demos.load` reads; `"packaged"` is in the exact
+    world the exact occupancy of the task's soft-optimal expert, or `demo_episodes` episodes sampled from it.
+    `on_evaluation` is called with the new rows of metrics.jsonl, one per seed, after each evaluation. Any setting of
+    the algorithm, and of the solver and the plan on Gymnasium tasks, can be given by name.
     """
-    folder = _free_folder(out, task_name(task), algorithm, overwrite)
+    name = "table" if isinstance(task, TableWorld) else task_name(task)
+    folder = _free_folder(out, name, algorithm, overwrite)
+    if isinstance(task, TableWorld):
+        if demos != "packaged":
+            raise InputError("a world from a table is demonstrated by the table itself: leave demos out.")
+        task, task_args, demos = _of_table(algorithm, task, folder, task_args)
     experiment = question(
         algorithm,
         task,
@@ -97,6 +103,21 @@ def train(
         job = _job(experiment, task, given)
         _begin(experiment, job, folder, given)
         return _run(experiment, job, folder, on_evaluation)
+
+
+def _of_table(
+    algorithm: str, world: TableWorld, folder: RunFolder, more: Mapping[str, Any] | None
+) -> tuple[Task, Mapping[str, Any], Demos | str]:
+    """The task, its arguments and demonstrations; what the table cannot say is told by jobs of the known world."""
+    asked = world.question(algorithm, folder.path, more or {})
+    if asked.task != "table":
+        _tell(world.notes)
+    return asked
+
+
+def _tell(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(f"trustirl: {printable(note)}.", file=sys.stderr)
 
 
 def question(
@@ -299,8 +320,7 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder, on_evaluation: O
     """From the newest checkpoint, if there is one, to the end."""
     keys, start, began, done = seed_keys(experiment.seeds, experiment.first_seed), None, time.perf_counter(), -1
     try:
-        for note in job.notes:
-            print(f"trustirl: {printable(note)}.", file=sys.stderr)
+        _tell(job.notes)
         if found := folder.restore(job.loop.blank(keys)):
             start, done = found.state, found.saved.iteration
             began -= found.saved.seconds

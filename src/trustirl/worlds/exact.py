@@ -29,7 +29,7 @@ from trustirl.nets.rewards import (
     numbered_transitions,
     reward_factory,
 )
-from trustirl.rl.exact import SoftPolicy, exact_solver, occupancy, solve
+from trustirl.rl.exact import NEVER, SoftPolicy, exact_solver, occupancy, solve
 from trustirl.rollouts.exact import sample_episodes
 from trustirl.tasks.exact import MOST_NUMBERS, ExactTask
 from trustirl.tasks.registry import make_task
@@ -93,6 +93,8 @@ def build(experiment: Experiment, demos: Demos | None = None) -> Question:
     if demos:
         demo, demo_hash = tabular_measure(demos, mdp), demos.content_hash()
         mdp = started_like(demos, mdp)
+        if demos is task.shown and task.table is not None:
+            demo = mdp.pairs(jax.jit(occupancy)(mdp, jnp.log(jnp.maximum(task.table.policy, np.exp(NEVER / 2)))))
     else:
         assert expert  # or demonstrations had been asked for
         demo, demo_hash = mdp.pairs(jax.jit(occupancy)(mdp, expert.log_prob)), "exact expert occupancy"
@@ -121,6 +123,8 @@ def given_demos(experiment: Experiment, task: ExactTask, demos: Demos | None = N
     """The demonstrations that a user gave, as many as are to be used; None where the task's expert demonstrates."""
     if demos is None and experiment.demos != "packaged":
         demos = Demos.load(experiment.demos)
+    if demos is None:
+        demos = task.shown
     if demos is None and task.true_reward is None:
         raise InputError(
             f"{experiment.task} has no true reward here, so it has no expert to demonstrate: give demonstrations "

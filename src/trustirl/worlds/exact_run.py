@@ -55,10 +55,11 @@ def exact_job(experiment: Experiment, demos: Demos | None = None) -> Job:
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         write_results(experiment, world, state, last_rows, seconds, path)
 
+    notes = world.task.table.notes if world.task.table else ()
     facts = {"demo_hash": world.demo_hash}
     if world.task.file_hash:
         facts["task_hash"] = world.task.file_hash
-    return Job(world.loop, experiment.steps, 1, CHECKPOINT_EVERY, ledger, observe, finish, facts)
+    return Job(world.loop, experiment.steps, 1, CHECKPOINT_EVERY, ledger, observe, finish, facts, notes=notes)
 
 
 def check_precise(state: TrainState, temperature: float, first_seed: int = 0) -> None:
