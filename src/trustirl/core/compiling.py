@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -22,6 +22,9 @@ OWN_PRODUCTS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 # A GPU takes the kernels of an update from a graph, in which those that do not wait for each other may run together:
 # a sixth less time with five seeds, and the same numbers.
 TOGETHER = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+
+# What computes next to nothing is not worth XLA's best.
+IN_HASTE: dict[str, Any] = {"xla_backend_optimization_level": 0}
 
 MAPS = Path("/proc/self/maps")
 MANY_MAPPINGS = 5_000
@@ -54,8 +57,14 @@ def compiled_training(function: Callable[Given, Returned]) -> Callable[Given, Re
     return trained
 
 
+def compiled_in_haste(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """`eqx.filter_jit` for what takes longer to compile than to run, and rounds nothing; on a GPU as ever."""
+    quick = jax.default_backend() == "cpu" and _knows(**IN_HASTE)
+    return cast(Any, eqx.filter_jit)(function, **({"compiler_options": IN_HASTE} if quick else {}))
+
+
 @cache
-def _knows(**options: str | bool) -> bool:
+def _knows(**options: Any) -> bool:
     """Whether this version of XLA does."""
     try:
         jax.jit(jnp.negative).lower(jnp.float32(0)).compile(compiler_options=options)

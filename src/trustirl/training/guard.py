@@ -1,6 +1,8 @@
 """Stops a run at the first number that is not finite, and names it."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import equinox as eqx
 import jax
@@ -8,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PyTree
 
+from trustirl.core.compiling import compiled_in_haste
 from trustirl.core.errors import NumericalError
 from trustirl.core.types import IrlState, Metrics
 
@@ -17,13 +20,10 @@ def check_finite(irl: IrlState, metrics: Metrics, iteration: int, first_seed: in
 
     An optimiser may begin with an infinity of its own (L-BFGS does), so there only NaN counts.
     """
-    optimizer, rest = irl.optimizer, replace(irl, optimizer=None)
-    calm = jax.tree.map(lambda x: jnp.where(jnp.isinf(x), 0.0, x), _floats(optimizer))
-    tree = (metrics, {"optimizer": calm}, rest)
-    flags = np.asarray(_finite(tree))
+    flags = np.asarray(_finite()(irl, metrics))
     if flags.all():
         return
-    named, _ = jax.tree_util.tree_flatten_with_path(_floats(tree))
+    named, _ = jax.tree_util.tree_flatten_with_path(_watched(irl, metrics))
     leaf, seed = np.argwhere(~flags)[0]
     path = jax.tree_util.keystr(named[leaf][0][1:], simple=True, separator=".")
     values = np.asarray(named[leaf][1])[seed]
@@ -33,11 +33,21 @@ def check_finite(irl: IrlState, metrics: Metrics, iteration: int, first_seed: in
     )
 
 
-@eqx.filter_jit
-def _finite(tree: PyTree) -> Bool[Array, "leaves seeds"]:
+@cache
+def _finite() -> Callable[[IrlState, Metrics], Bool[Array, "leaves seeds"]]:
     """One flag per array and seed, in one reduction on the device."""
-    leaves = jax.tree.leaves(_floats(tree))
-    return jnp.stack([jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(axis=1) for leaf in leaves])
+
+    def finite(irl: IrlState, metrics: Metrics) -> Bool[Array, "leaves seeds"]:
+        leaves = jax.tree.leaves(_watched(irl, metrics))
+        return jnp.stack([jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(axis=1) for leaf in leaves])
+
+    return compiled_in_haste(finite)
+
+
+def _watched(irl: IrlState, metrics: Metrics) -> PyTree:
+    """The numbers that must be finite."""
+    calm = jax.tree.map(lambda x: jnp.where(jnp.isinf(x), 0.0, x), _floats(irl.optimizer))
+    return _floats((metrics, {"optimizer": calm}, replace(irl, optimizer=None)))
 
 
 def _floats(tree: PyTree) -> PyTree:
