@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trustirl.rewards.reward import LearnedReward, Rewards
     from trustirl.rewards.saved import load_reward, load_rewards
     from trustirl.runs.comparing import compare_rewards
+    from trustirl.runs.inspecting import inspect_reward
     from trustirl.runs.run import Run, load
     from trustirl.tasks.changed import changed
     from trustirl.tasks.registry import TASKS
@@ -38,6 +39,7 @@ _HOMES = {
     "compare_rewards": "trustirl.runs.comparing",
     "compare_runs": "trustirl.report.compare:report",
     "double_precision": "trustirl.core.precision",
+    "inspect_reward": "trustirl.runs.inspecting",
     "load": "trustirl.runs.run",
     "load_reward": "trustirl.rewards.saved",
     "load_rewards": "trustirl.rewards.saved",
@@ -67,6 +69,7 @@ __all__ = [
     "compare_rewards",
     "compare_runs",
     "double_precision",
+    "inspect_reward",
     "load",
     "load_reward",
     "load_rewards",

@@ -21,7 +21,7 @@ usage: trustirl COMMAND ...
   evaluate RUN             play new episodes with the policies of a run and tell their true returns
   report PATH... -o FILE   compare runs and benches (add --help); report RUN alone draws its page again
   bench SUITE              run many experiments, here or on a cluster, and compare them (add --help)
-  reward COMMAND           export or compare learned rewards (add --help)
+  reward COMMAND           inspect, compare, transfer or export learned rewards (add --help)
   demos COMMAND            list, inspect, convert or record demonstrations (add --help)
   doctor [--json]          say what is installed, what does not go together, and whether learning works"""
 HELP = ("-h", "--help")

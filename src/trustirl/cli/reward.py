@@ -1,4 +1,4 @@
-"""The commands `trustirl reward export | compare | transfer`."""
+"""The commands `trustirl reward inspect | export | compare | transfer`."""
 
 import json
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from trustirl.evaluation.comparison import SAYS
 from trustirl.report.transfer import HEAD
 from trustirl.rewards.export import export
 from trustirl.runs.comparing import compare_rewards
+from trustirl.runs.inspecting import inspect_reward
 from trustirl.tasks.changed import changes_of
 from trustirl.training.asking import task_arguments
 from trustirl.training.parsing import parse
@@ -24,9 +25,26 @@ NONE = "–"
 USAGE = """\
 usage: trustirl reward COMMAND ...
 
+  inspect RUN [-o FILE]    draw a page: what the reward wants, which inputs move it, where its seeds disagree
   export RUN -o FOLDER     write the learned reward of a run as a folder of its own, to be shared
   compare A B|true         how far two learned rewards are apart, or a learned one and the true one
   transfer RUN             train fresh policies on the frozen reward, in its task or in changed dynamics"""
+
+
+@dataclass(frozen=True)
+class InspectOptions:
+    """Draw a page on what the learned reward of a run wants."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a finished run."""
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Where to write the page; reward.html in the run's folder if not given."""
+    episodes: int = 3
+    """Episodes to play on a simulator, with the policy and at random."""
+    map: tuple[str, str] | None = None
+    """Two inputs to draw a map of, by the names that the page gives them; those that matter most if not given."""
+    task: str | None = None
+    """The task once more, if the run's was module:Id, which no file may choose to import."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +111,23 @@ class TransferOptions:
 
 def reward_command(arguments: list[str]) -> None:
     """Run one of the commands."""
-    commands: dict[str, Callable[[list[str]], None]] = {"export": _export, "compare": _compare, "transfer": _transfer}
+    commands: dict[str, Callable[[list[str]], None]] = {
+        "inspect": _inspect,
+        "export": _export,
+        "compare": _compare,
+        "transfer": _transfer,
+    }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
     elif arguments[0] not in commands:
         raise unknown_name("command of reward,", arguments[0], commands)
     else:
         commands[arguments[0]](arguments[1:])
+
+
+def _inspect(arguments: list[str]) -> None:
+    options = parse(InspectOptions, arguments, "trustirl reward inspect")
+    print(inspect_reward(options.run, options.out, task=options.task, episodes=options.episodes, inputs=options.map))
 
 
 def _export(arguments: list[str]) -> None:

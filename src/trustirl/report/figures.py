@@ -71,7 +71,12 @@ def draw_rewards(known: Known, layout: Layout) -> str:
 
 
 def draw_recovered(
-    name: str, true: Numbers | None, recovered: Sequence[tuple[str, Numbers]], picture: Picture, layout: Layout
+    name: str,
+    true: Numbers | None,
+    recovered: Sequence[tuple[str, Numbers]],
+    picture: Picture,
+    layout: Layout,
+    label: str = "reward",
 ) -> str:
     """The true reward, if there is one, beside recovered ones, each [seeds, states] and brought onto its scale."""
     panels = [] if true is None else [Panel("True reward", "", true)]
@@ -83,7 +88,7 @@ def draw_recovered(
         panels.append(Panel(heading, _agreement(agreement), np.mean([align(true, seed) for seed in rewards], axis=0)))
     values = np.concatenate([panel.values for panel in panels])
     colours = ScalarMappable(Normalize(values.min(), values.max()), "cividis")
-    return _states(name, panels, "reward", colours, picture, layout)
+    return _states(name, panels, label, colours, picture, layout)
 
 
 def draw_visits(known: Known, layout: Layout) -> str:
