@@ -41,8 +41,8 @@ HEAD = """\
 
 Every message of an error that TrustIRL raises on purpose, as the code has it; what stands between ‹ › is filled in.
 Each says what is wrong and, after the semicolon or colon, what to do. On the command line it is one line, and the
-exit code is 2 for bad input (`InputError`, `DemoError`, `RewardError`), 3 for a number that is not finite (`NumericalError`), 1 for
-anything else. Search this page for the words of yours.
+exit code is 2 for bad input (`InputError`, `DemoError`, `RewardError`), 3 for a number that is not finite
+(`NumericalError`), 1 for anything else. Search this page for the words of yours.
 """
 
 

@@ -13,7 +13,7 @@ from trustirl.core.errors import unknown_name
 from trustirl.core.words import count
 from trustirl.evaluation.comparison import SAYS
 from trustirl.report.transfer import HEAD
-from trustirl.rewards.export import export
+from trustirl.rewards.export import Format, export
 from trustirl.runs.comparing import compare_rewards
 from trustirl.runs.inspecting import inspect_reward
 from trustirl.tasks.changed import changes_of
@@ -26,7 +26,7 @@ USAGE = """\
 usage: trustirl reward COMMAND ...
 
   inspect RUN [-o FILE]    draw a page: what the reward wants, which inputs move it, where its seeds disagree
-  export RUN -o FOLDER     write the learned reward of a run as a folder of its own, to be shared
+  export RUN -o FOLDER     write the learned reward of a run as a folder of its own, also as arrays or ONNX (--format)
   compare A B|true         how far two learned rewards are apart, or a learned one and the true one
   transfer RUN             train fresh policies on the frozen reward, in its task or in changed dynamics"""
 
@@ -55,6 +55,11 @@ class ExportOptions:
     """Folder of a finished run, or a folder that was exported before."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder to write; RUN-reward if not given."""
+    format: Format = "safetensors"
+    """What is written beside reward.safetensors, of one seed: numpy, an .npz with a reader that needs NumPy alone; or
+    onnx, a model for other runtimes."""
+    seed: int | None = None
+    """Which seed's; the first one's if not given."""
     overwrite: bool = False
     """Replace an export that is already there."""
 
@@ -133,7 +138,7 @@ def _inspect(arguments: list[str]) -> None:
 def _export(arguments: list[str]) -> None:
     options = parse(ExportOptions, arguments, "trustirl reward export")
     out = options.out or options.run.with_name(f"{options.run.name}-reward")
-    for file in export(options.run, out, overwrite=options.overwrite):
+    for file in export(options.run, out, options.format, options.seed, options.overwrite):
         print(file)
 
 

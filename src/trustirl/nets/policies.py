@@ -160,7 +160,8 @@ def largest_log_ratio() -> float:
 def triangle(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """A wave like the sine whose slope is 1 or -1, between -pi/2 and pi/2."""
     half_turns = jnp.floor(x / jnp.pi + 0.5)
-    return (x - jnp.pi * half_turns) * (1 - 2 * (half_turns % 2))
+    odd = half_turns - 2 * jnp.floor(half_turns / 2)  # no remainder, which ONNX has only for sizes that are known
+    return (x - jnp.pi * half_turns) * (1 - 2 * odd)
 
 
 Head = Literal["gaussian", "stationary"]
