@@ -17,6 +17,7 @@ from trustirl.core.words import count
 from trustirl.demos.checks import Fields, checked_fields, pieces
 from trustirl.demos.formats.arrays import from_arrays
 from trustirl.demos.formats.hdf5 import read_hdf5
+from trustirl.demos.formats.lerobot import read_lerobot
 from trustirl.demos.formats.minari import read_minari, write_minari
 from trustirl.demos.formats.npz import read_npz, write_npz
 from trustirl.demos.formats.tables import read_table
@@ -106,6 +107,15 @@ class Demos:
         return _checked(read_minari(dataset, env_id))
 
     @classmethod
+    def from_lerobot(cls, folder: str | os.PathLike[str]) -> "Demos":
+        """Read the folder of a LeRobot dataset (versions 2 and 3): vectors of observations, actions, and rewards.
+
+        Observations of several names stand side by side in sorted order; pictures are left out. Such a dataset tells
+        when a recording ended and not why, so no episode counts as terminated.
+        """
+        return _checked(read_lerobot(folder))
+
+    @classmethod
     def from_table(
         cls,
         path: str | os.PathLike[str],
@@ -158,7 +168,8 @@ class Demos:
 
     @classmethod
     def load(cls, source: str | os.PathLike[str]) -> "Demos":
-        """Read whatever a user names: .npz, .hdf5, .h5, .csv, .tsv, .parquet, a Minari folder, or minari:ID.
+        """Read whatever a user names: .npz, .hdf5, .h5, .csv, .tsv, .parquet, the folder of a Minari or LeRobot
+        dataset, or minari:ID.
 
         `packaged:TASK` are those that come with the package.
         """

@@ -10,6 +10,7 @@ from trustirl.core.errors import DemoError, unknown_name
 from trustirl.core.files import read_json
 from trustirl.demos.checks import Fields
 from trustirl.demos.formats.hdf5 import read_hdf5
+from trustirl.demos.formats.lerobot import is_lerobot, read_lerobot
 from trustirl.demos.formats.minari import is_minari, local_root, read_minari
 from trustirl.demos.formats.npz import read_npz
 from trustirl.demos.formats.tables import read_table
@@ -63,11 +64,13 @@ def read_source(source: str | os.PathLike[str]) -> Fields:
     path = Path(source)
     if path.is_dir() and is_minari(path):
         return read_minari(path)
+    if path.is_dir() and is_lerobot(path):
+        return read_lerobot(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise DemoError(
             f"{source} is nothing that demos can be read from; give a file that ends in {', '.join(READERS)}, "
-            "the folder of a Minari dataset, or minari:ID."
+            "the folder of a Minari or LeRobot dataset, or minari:ID."
         )
     return reader(path)
 

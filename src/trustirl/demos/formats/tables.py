@@ -60,7 +60,7 @@ def read_table(
         raise DemoError(f"the columns of {path} must be of one length and not empty, got {sorted(rows)} rows.")
     parts = {role: [contents[name] for name in names] for role, names in chosen.items()}
     order, ends = episodes_of(parts, rows.pop(), gap)
-    arrays: Fields = {role: _stacked(chosen[role], parts[role], order) for role in ("observations", "actions")}
+    arrays: Fields = {role: side_by_side(chosen[role], parts[role], order) for role in ("observations", "actions")}
     if parts["rewards"]:
         arrays["rewards"] = _numeric("rewards", parts["rewards"][0])[order]
     if parts["terminated"]:
@@ -136,7 +136,7 @@ def _numeric(name: str, column: np.ndarray) -> np.ndarray:
     return column.astype(np.int8) if column.dtype.kind == "b" else column
 
 
-def _stacked(names: Sequence[str], columns: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
+def side_by_side(names: Sequence[str], columns: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
     """Columns side by side; a column that stands alone keeps its shape."""
     numeric = [_numeric(name, column) for name, column in zip(names, columns, strict=True)]
     if len(numeric) == 1:
