@@ -90,7 +90,7 @@ def shown(discrete: bool) -> Demos:
 
 
 def asked(entry: Entry, world: Any) -> Experiment:
-    groups = setting_groups(entry.name, "Slope-v0")
+    groups = setting_groups(entry.name, "Slope-v0", offline=world == "offline")
     known = {name for group in groups.values() for name in vars(group)}
     settings = {name: value for name, value in SMALL.items() if name in known}
     return Experiment(
@@ -117,22 +117,30 @@ def learned(parts: Control, state: TrainState) -> np.ndarray:
 
 
 CASES = [
-    (name, actions) for name in ALGORITHMS.trained_in("simulator", "offline") for actions in ALGORITHMS[name].actions
+    (name, actions, world)
+    for name in ALGORITHMS.trained_in("simulator", "offline")
+    for actions in ALGORITHMS[name].actions
+    for world in ALGORITHMS[name].worlds
+    if world != "exact"
 ]
-QUICK = {"discrete": ("dac", "f-irl", "iq-learn"), "continuous": ("csil", "bc", "plain-gradient")}
+QUICK = {
+    ("discrete", "simulator"): ("dac", "f-irl", "iq-learn"),
+    ("continuous", "simulator"): ("csil", "plain-gradient"),
+    ("discrete", "offline"): ("p2il",),
+    ("continuous", "offline"): ("bc",),
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "actions"),
+    ("name", "actions", "world"),
     [
-        pytest.param(*case, marks=() if case[0] in QUICK[case[1]] else pytest.mark.slow, id="-".join(case))
+        pytest.param(*case, marks=() if case[0] in QUICK[case[1:]] else pytest.mark.slow, id="-".join(case))
         for case in CASES
     ],
 )
-def test_contract(name: str, actions: str) -> None:
+def test_contract(name: str, actions: str, world: str) -> None:
     entry, discrete = ALGORITHMS[name], actions == "discrete"
     task = partial(slope, discrete)
-    world = next(world for world in entry.worlds if world != "exact")
     if world == "offline":
         job = offline_job(asked(entry, world), shown(discrete), task)
         states, _ = check_loop(job.loop)

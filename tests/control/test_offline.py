@@ -13,16 +13,23 @@ import pytest
 import trustirl as ti
 from tests.control.small import SETTINGS, cartpole_demo, pendulum_demo
 from trustirl.algorithms.bc import BcConfig, bc
+from trustirl.bench.plan import command_line
+from trustirl.bench.suites import Question
 from trustirl.core.measure import whole as whole_measures
 from trustirl.core.records import Parts
 from trustirl.core.types import ExpertData, Transition
 from trustirl.irl.loop import as_one_program, iterate, make_loop, seed_keys
-from trustirl.irl.offline import offline_sampler
+from trustirl.irl.measures import Weighing
+from trustirl.irl.offline import demonstrated, offline_sampler
 from trustirl.report.compare import _timed, write_comparison
 from trustirl.report.study import read_study
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.sac import sac
 from trustirl.rl.softq import softq
+from trustirl.training.asking import train_question
+from trustirl.training.train import setting_groups
+from trustirl.worlds.matching import expert_data
+from trustirl.worlds.world import world_of
 
 SMALL = {"width": 8, "depth": 1, "updates": 10, "fit_batch": 16, "evaluation_episodes": 2, "evaluate_every": 1}
 
@@ -105,6 +112,93 @@ def test_beside_learners_that_step_an_environment_a_clone_is_a_level(tmp_path: P
     assert "environment steps" in page
     alone, timed, others = _timed(read_study([clone.path]).rows)
     assert (alone, len(timed), others) == ("iteration", 1, [])
+
+
+VALUES = {"width": 8, "depth": 1, "updates": 10, "batch": 16, "reward_width": 8, "reward_depth": 1}
+VALUES |= {"evaluation_episodes": 2, "evaluate_every": 1, "backend": "sync"}
+
+
+def test_who_learns_values_needs_no_environment_and_keeps_a_reward(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"task": "CartPole-v1", "demos": cartpole_demo(), "seeds": 2, "steps": 40} | VALUES
+    whole = ti.train("p2il", out=tmp_path / "whole", offline=True, **asked)
+    again = ti.train("p2il", out=tmp_path / "again", offline=True, checkpoint_every=2, **asked)
+    assert rows(whole.path) == rows(again.path)
+    assert whole.config["world"] == "offline"
+    assert "plan" not in whole.config
+    assert whole.summary["learns_reward"]
+    steps = whole.summary["env_steps"]
+    assert steps["train"] == steps["reward"] == 0 < steps["evaluation"]
+    assert len(whole.rewards) == 2
+    env = whole.reward.wrap(gym.make("CartPole-v1"))
+    env.reset(seed=0)
+    assert np.isfinite(env.step(0)[1])
+    assert whole.evaluate(2).returns.shape == (2, 2)
+    assert "P2IL on CartPole-v1" in (whole.path / "report.html").read_text()
+    # Without a summary the run goes on, offline as its configuration says.
+    (again.path / "summary.json").unlink()
+    (again.path / "report.html").unlink()
+    assert rows(ti.resume(again.path).path) == rows(whole.path)
+    assert len(ti.load(again.path).rewards) == 2
+
+
+def test_minibatches_are_of_steps_whose_successors_are_known() -> None:
+    """Episodes of three and two steps: what followed is known of three of five, and all of these are drawn."""
+    obs = np.arange(5, dtype=np.float32)[:, None]
+    demos = ti.Demos.from_numpy(obs, np.zeros(5, int), [3, 5], [False, False])
+    expert = expert_data(demos, obs, np.zeros(5, np.int32), Weighing(10, 0.9, discounted=False, absorb=True))
+    batch = demonstrated(expert, 200)(jax.random.key(0))
+    assert batch.expert is not None
+    assert batch.next_obs is not None
+    assert bool(batch.expert.all())
+    np.testing.assert_array_equal(np.unique(batch.obs), [0, 1, 3])
+    np.testing.assert_array_equal(batch.next_obs, batch.obs + 1)
+
+
+def test_settings_offline_are_those_on_simulators_without_what_gathers_experience() -> None:
+    here, there = (setting_groups("iq-learn", "CartPole-v1", offline=offline) for offline in (True, False))
+    assert here.keys() == {"algorithm_config", "solver", "fit", "control"}
+    assert vars(here["fit"]).keys() == {"updates", "batch"}
+    assert here["fit"].batch == there["plan"].batch
+    assert vars(here["solver"]).keys() == vars(there["solver"]).keys()
+
+
+def test_a_command_line_and_a_suite_can_ask_for_it() -> None:
+    told = train_question(["iq-learn", "--task", "CartPole-v1", "--offline", "--updates", "7"])
+    assert told["offline"]
+    assert told["updates"] == 7
+    assert not train_question(["iq-learn", "--task", "CartPole-v1", "--offline", "--no-offline"])["offline"]
+    asked = Question("iq-learn", "CartPole-v1", offline=True, overrides={"updates": 7})
+    assert asked.name == "CartPole-v1-iq-learn-offline"
+    assert train_question(command_line(asked))["updates"] == 7
+
+
+def test_a_clone_is_the_same_with_the_flag_and_without() -> None:
+    one, other = (world_of("bc", "CartPole-v1", flag) for flag in (True, False))
+    assert one is other
+    assert setting_groups("bc", "CartPole-v1", offline=True) == setting_groups("bc", "CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "words"),
+    [
+        ("dac", {}, "dac cannot learn without stepping an environment: .* choose one of bc, .*iq-learn"),
+        ("iq-learn", {"task": "gridworld"}, "no steps of gridworld are recorded"),
+        ("iq-learn", {"warmup": 3}, "warmup"),
+        ("iq-learn", {"steps": 5}, "5 steps are too few; use at least 10"),
+        (
+            "p2il",
+            {"demos": ti.Demos.from_numpy(np.zeros((3, 4)), np.zeros(3, int), [1, 2, 3])},
+            "p2il must know what followed a demonstrated step",
+        ),
+    ],
+)
+def test_what_cannot_be_learned_offline_is_refused(
+    algorithm: str, changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"task": "CartPole-v1", "demos": cartpole_demo(), "out": tmp_path / "run"} | VALUES
+    with pytest.raises(ti.InputError, match=words):
+        ti.train(algorithm, **{"offline": True} | asked | changes)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ pi_BC is nearly p, so that r is nearly 0 there: that is what the stationary head
     `init`   1. clone the demonstrations; the clone is the policy, the prior that it pays to stay near, and the reward
              2. fit the critic to the values of what was demonstrated
     `improve`   SAC with that prior; the critic's loss also refines the reward, its partner, on minibatches of which
-             half are demonstrated: up where the expert is, and down where only the learner is
+             half are demonstrated: up where the expert is, and down where only the learner is. Offline, where all
+             rows are demonstrated, the reward stays the clone's
 """
 
 from dataclasses import dataclass, replace
@@ -66,8 +67,11 @@ def csil(parts: Parts, config: CsilConfig) -> Algorithm:
         paid = fit.partner(batch)
         target = jax.lax.stop_gradient(paid) + fit.discount * jnp.minimum(fit.next_value, most)
         error = jnp.mean((fit.q(batch.obs, batch.action) - target) ** 2)
+        smooth = error + slope(fit.q, batch, batch.expert)
+        if not parts.own_rows:  # nothing would hold the reward down
+            return smooth
         pushed_down = jnp.mean(jnp.exp(-jnp.maximum(paid, LEAST)) - 1 + paid, where=~batch.expert)
-        return error + slope(fit.q, batch, batch.expert) + pushed_down - jnp.mean(paid, where=batch.expert)
+        return smooth + pushed_down - jnp.mean(paid, where=batch.expert)
 
     def make_actor(key: Array) -> StationaryActor:
         return StationaryActor(spaces.obs_dim, spaces.action_dim, settings.width, settings.depth, key)
@@ -127,7 +131,7 @@ ENTRY = Entry(
     config=CsilConfig,
     build=csil,
     reference="Watson, Huang and Heess 2023, Coherent Soft Imitation Learning",
-    worlds=("simulator",),
+    worlds=("simulator", "offline"),
     actions=("continuous",),
     needs=frozenset({"expert rows"}),
     defaults=Defaults(OURS, TASKS, OURS | {"clone_updates": 25_000, "value_updates": 5000, "value_step": 1e-4}),

@@ -22,6 +22,8 @@ class Defaults:
     """Ours once more, for tasks that want others."""
     paper: Mapping[str, Any] | None = None
     """What the algorithm's paper gives, in place of all of ours."""
+    offline: Mapping[str, Any] = field(default_factory=dict)
+    """Those that differ, of the paper's too, where an algorithm that knows simulators steps none."""
 
     def of(self, task: str, paper: bool = False) -> Mapping[str, Any]:
         """Those of a task."""
@@ -40,7 +42,8 @@ class Entry:
     reference: str
     """The paper."""
     worlds: tuple[WorldName, ...]
-    """Where it can be trained; on a simulator's task the first of `simulator` and `offline` counts."""
+    """Where it can be trained; a simulator's task is stepped wherever that is one of them, unless it is asked not to
+    be. Who is trained offline learns in `improve` alone, which then sees demonstrated rows alone."""
     actions: tuple[ActionKind, ...] = ("discrete", "continuous")
     needs: frozenset[str] = frozenset()
     """What else a world must offer, by word."""

@@ -108,7 +108,7 @@ ENTRY = Entry(
     config=IqLearnConfig,
     build=iq_learn,
     reference="Garg et al. 2021, IQ-Learn: Inverse soft-Q Learning for Imitation",
-    worlds=("simulator",),
+    worlds=("simulator", "offline"),
     needs=frozenset({"expert rows"}),
     defaults=Defaults(OURS, TASKS, paper=AUTHORS),
 )

@@ -8,7 +8,8 @@ and a factor, the negative of
 so that values are those of earning 1/c where the expert is and -1/c where the policy is, and lie within 1/(c (1-g)).
 `least_squares` is that loss, whose target values are cut there. On demonstrated rows the target may be the greatest
 value itself, since an expert stays one (`fix`). On the other side Q may be that of own steps (`q_old_policy`) or,
-at all states, as V at what the policy would do (`value`). After an end each side goes on with its own reward (T2).
+at all states, as V at what the policy would do (`value`), which can be had without own steps, too. After an end each
+side goes on with its own reward (T2).
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from jaxtyping import Array, Float
 
 from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.core.checks import at_most, positive
+from trustirl.core.errors import InputError
 from trustirl.core.records import Algorithm, Parts
 from trustirl.core.types import Transition
 from trustirl.irl.compose import implicit
@@ -63,6 +65,8 @@ def least_squares(config: LsIqConfig) -> CriticLoss:
 
 def ls_iq(parts: Parts, config: LsIqConfig) -> Algorithm:
     """Put the algorithm together."""
+    if config.own_side == "q_old_policy" and not parts.own_rows:
+        raise InputError("ls-iq has no own rows to learn from offline: set own_side to value.")
     solver = parts.make_solver(critic_loss=least_squares(config))
     best = 1 / config.regulariser
     return implicit(parts, solver, SideReward(expert=best, learner=-best))
@@ -92,7 +96,7 @@ ENTRY = Entry(
     build=ls_iq,
     reference="Al-Hafez, Tateo, Arenz, Zhao and Peters 2023, LS-IQ: Implicit Reward Regularization for Inverse "
     "Reinforcement Learning",
-    worlds=("simulator",),
+    worlds=("simulator", "offline"),
     needs=frozenset({"expert rows"}),
     defaults=Defaults(OURS, TASKS, paper=AUTHORS),
 )

@@ -52,8 +52,9 @@ class P2ilConfig:
         at_most(1_000_000, self, "eta", "reward_penalty", "value_penalty")
 
 
-def logistic(config: P2ilConfig) -> CriticLoss:
+def logistic(config: P2ilConfig, own_rows: bool = True) -> CriticLoss:
     """The dual on minibatches in which expert rows are marked, for each member of the critic."""
+    all_rows = config.reference_rows == "all" or not own_rows
 
     def loss(fit: Fit, batch: Transition) -> Float[Array, ""]:
         assert fit.partner is not None
@@ -61,7 +62,7 @@ def logistic(config: P2ilConfig) -> CriticLoss:
         next_obs, ended = successors(batch)
         paid, q = fit.partner(batch), fit.q(batch.obs, batch.action)
         following = fit.discount * jnp.where(ended, fit.end(fit.partner), fit.v(next_obs))
-        rows = ~batch.expert | (config.reference_rows == "all")
+        rows = ~batch.expert | all_rows
         exponents = jnp.where(rows, config.eta * (paid + following - q), -jnp.inf)
         bellman = (jax.nn.logsumexp(exponents, axis=-1) - jnp.log(jnp.sum(rows))) / config.eta
         shown = jnp.mean(fit.v(batch.obs) - following - paid, where=batch.expert)
@@ -73,7 +74,7 @@ def logistic(config: P2ilConfig) -> CriticLoss:
 
 def p2il(parts: Parts, config: P2ilConfig) -> Algorithm:
     """Put the algorithm together; the reward is the critic's partner."""
-    solver = parts.make_solver(critic_loss=logistic(config))
+    solver = parts.make_solver(critic_loss=logistic(config, parts.own_rows))
 
     def init(key: Array, _expert: ExpertData) -> IrlState:
         reward_key, policy_key = jax.random.split(key)
@@ -120,7 +121,7 @@ ENTRY = Entry(
     config=P2ilConfig,
     build=p2il,
     reference="Viano, Kamoutsi, Neu, Krawczuk and Cevher 2022, Proximal Point Imitation Learning",
-    worlds=("simulator",),
+    worlds=("simulator", "offline"),
     needs=frozenset({"expert rows"}),
     defaults=Defaults(OURS, TASKS, paper=AUTHORS),
 )

@@ -169,12 +169,14 @@ def command_line(asked: Question, part: Part | None = None) -> list[str]:
         value = getattr(asked, name)
         if value is not None and value != "first":
             words += _option(name, value)
+    if asked.offline:
+        words += _option("offline", True)
     seeds = part or asked
     words += _option("seeds", seeds.seeds)
     if seeds.first_seed:
         words += _option("first_seed", seeds.first_seed)
     # Nobody waits for a single run of many: what is drawn for those who do is left out, unless it is asked for.
-    looked_at = world_of(asked.algorithm, asked.task).looked_at
+    looked_at = world_of(asked.algorithm, asked.task, asked.offline).looked_at
     groups = setting_groups(asked.algorithm, asked.task).values() if looked_at else ()
     quiet = {name: vars(default)[name] for default in groups for name in looked_at if name in vars(default)}
     for name, value in (quiet | dict(asked.overrides)).items():
@@ -196,7 +198,8 @@ def _written(value: Any) -> str:
 
 def _job(asked: Question, before: dict[str, Any] | None, workers: int) -> Job:
     # Names first: their complaint is kinder than the parser's, which then checks every value as on a command line.
-    known = {name for default in setting_groups(asked.algorithm, asked.task).values() for name in asdict(default)}
+    groups = setting_groups(asked.algorithm, asked.task, offline=asked.offline)
+    known = {name for default in groups.values() for name in asdict(default)}
     for name in asked.overrides:
         if name not in known:
             raise unknown_setting(asked.algorithm, name, known)

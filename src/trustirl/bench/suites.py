@@ -44,11 +44,12 @@ class Question:
     task_args: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
+    offline: bool = False
 
     @property
     def name(self) -> str:
         """What its folder is called."""
-        parts = filter(None, (self.task, self.algorithm, self.label))
+        parts = filter(None, (self.task, self.algorithm, "offline" * self.offline, self.label))
         return re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(parts)).strip("-.")
 
 
@@ -71,6 +72,7 @@ TYPES: dict[str, tuple[type, str]] = {
     "task_args": (dict, "a table"),
     "overrides": (dict, "a table"),
     "label": (str, "a text"),
+    "offline": (bool, "true or false"),
 }
 
 
@@ -120,7 +122,7 @@ def _question(defaults: Mapping[str, Any], job: Any, number: int, path: Path) ->
         if key not in TYPES:
             raise unknown_name(f"key in {where},", key, TYPES)
         kind, words = TYPES[key]
-        if not isinstance(value, kind) or isinstance(value, bool):
+        if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
             raise InputError(f"{key} of {where} must be {words}, got {value!r:.60}.")
     for key in ("algorithm", "task"):
         if not given.get(key):

@@ -104,7 +104,8 @@ class Parts(NamedTuple):
 
     `make_potential` makes functions of states alone, and `after(of, pairs)` is what such a function is worth after
     each pair: nothing after an end, and where it is known what may follow, the mean over that. `held_out` are pairs
-    of episodes that are not drawn, for whoever asks to judge a fit by them.
+    of episodes that are not drawn, for whoever asks to judge a fit by them. Without `own_rows` every row of a
+    minibatch is demonstrated.
     """
 
     make_solver: MakeSolver
@@ -118,3 +119,4 @@ class Parts(NamedTuple):
     held_out: Transition | None = None
     starts: Callable[[], Float[Array, "states obs"]] | None = None
     absorb: bool = False
+    own_rows: bool = True

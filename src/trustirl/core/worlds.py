@@ -23,6 +23,7 @@ class WorldFacts:
     expectations: bool = False
     """Returns are expectations, known without playing."""
     learns_reward: bool = True
+    """Where a run's summary does not say whether one is learned."""
     samples: bool = True
     """Policies learn from steps of an environment."""
     pays_truth: bool = False

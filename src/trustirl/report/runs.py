@@ -192,6 +192,10 @@ class _Record:
         value = self.values.get(key)
         return value if type(value) is int and 0 <= value < 2**53 else self.fail(key, "a whole number, 0 or more")
 
+    def flag(self, key: str) -> bool | None:
+        value = self.values.get(key)
+        return value if value is None or isinstance(value, bool) else self.fail(key, "true or false")
+
     def number_or_nan(self, key: str) -> float:
         return math.nan if self.values.get(key) is None else self.number(key)
 
@@ -279,6 +283,7 @@ def _read(folder: Path) -> RunFiles:
         )
     finished = summary_file.exists()
     told = _read_json(summary_file) if finished else None
+    learned = told.flag("learns_reward") if told else None
     metrics = _metrics(metrics_file, seeds, required=("env_steps",), growing=not finished)
     summary = _summary(told, len(seeds)) if told else _summary_so_far(metrics)
     return RunFiles(
@@ -288,7 +293,7 @@ def _read(folder: Path) -> RunFiles:
         summary=summary,
         finished=finished,
         steps=config.whole("steps"),
-        learns_reward=world.learns_reward and (told is None or told.values.get("learns_reward") is not False),
+        learns_reward=world.learns_reward if learned is None else learned,
     )
 
 

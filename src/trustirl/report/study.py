@@ -278,26 +278,38 @@ def _finished(folder: Path) -> RunFiles:
 
 
 def _label(rows: list[Row]) -> list[Row]:
-    """Name plain runs after their algorithm, and after the settings in which runs on the same task differ."""
+    """Name plain runs after their algorithm, and after the settings in which runs on the same task differ.
+
+    Runs that stepped no environment are told apart from those of the same algorithm that did.
+    """
+    worlds: dict[str, set[str]] = {}
+    for row in rows:
+        worlds.setdefault(row.runs[0].algorithm, set()).add(row.runs[0].world.name)
+
+    def method(row: Row) -> str:
+        first = row.runs[0]
+        apart = first.world.name == "offline" and len(worlds[first.algorithm]) > 1
+        return f"{first.algorithm} offline" if apart else first.algorithm
+
     alike: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in rows:
         if not row.label:
-            alike.setdefault((row.runs[0].algorithm, row.task), []).append(_settings(row))
-    differing: dict[str, dict[str, set[str]]] = {}  # by algorithm and setting, the values to tell apart
-    for (algorithm, _), settings in alike.items():
+            alike.setdefault((method(row), row.task), []).append(_settings(row))
+    differing: dict[str, dict[str, set[str]]] = {}  # by method and setting, the values to tell apart
+    for (one, _), settings in alike.items():
         for name in set(chain.from_iterable(settings)):
             values = {each.get(name, "unset") for each in settings}
             if len(values) > 1:
-                differing.setdefault(algorithm, {}).setdefault(name, set()).update(values)
+                differing.setdefault(one, {}).setdefault(name, set()).update(values)
 
     def named(row: Row) -> Row:
-        algorithm, settings = row.runs[0].algorithm, _settings(row)
-        told = {name: settings.get(name, "unset") for name in sorted(differing.get(algorithm, ()))}
-        told = {name: value for name, value in told.items() if value in differing[algorithm][name]}
+        one, settings = method(row), _settings(row)
+        told = {name: settings.get(name, "unset") for name in sorted(differing.get(one, ()))}
+        told = {name: value for name, value in told.items() if value in differing[one][name]}
         text = (
             row.name if len(told) > MOST_DIFFERENCES else ", ".join(f"{name} {value}" for name, value in told.items())
         )
-        return replace(row, label=f"{algorithm} ({text})" if text else algorithm)
+        return replace(row, label=f"{one} ({text})" if text else one)
 
     return [row if row.label else named(row) for row in rows]
 

@@ -56,8 +56,8 @@ class Summary:
     expert_return: float | None = None
     random_return: float | None = None
     expert_seed: Annotated[int, Meta(ge=0)] = 0
-    learns_reward: bool = True
-    """False where the algorithm learned none, though others of its world do."""
+    learns_reward: bool | None = None
+    """Whether the algorithm learned one; None where the world tells."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +185,8 @@ def load(path: str | Path) -> Run:
     fitting(config, str(config_file), Asked)
     world = world_in(config, str(config_file))
     policies = load_tables(folder) if world.expectations else load_policies(folder)
-    rewards = load_rewards(folder) if world.learns_reward and told.learns_reward else Rewards(())
+    learned = world.learns_reward if told.learns_reward is None else told.learns_reward
+    rewards = load_rewards(folder) if learned else Rewards(())
     counts = {len(policies if told.returns is None else told.returns), len(policies), len(rewards or policies)}
     if len(counts) > 1 or told.expert_seed >= len(policies):
         raise InputError(f"{folder} holds returns, policies and rewards of different numbers of seeds; restore it.")

@@ -44,6 +44,8 @@ class TrainOptions:
     """Folder of the run; runs/TASK-ALGO if not given."""
     preset: Preset = "tuned"
     """smoke: just enough to see it work; paper: the paper's values, on simulators; tuned: ours."""
+    offline: bool = False
+    """Step no environment but to judge policies: learn from the demonstrations alone."""
     overwrite: bool = False
     """Replace a run that --out already holds."""
 
@@ -123,7 +125,7 @@ def train_question(arguments: list[str]) -> dict[str, Any]:
     if table:
         task = task_for(name)
     ALGORITHMS.find(name)
-    world = world_of(name, task)
+    world = world_of(name, task, _said(rest, "offline"))
     known = cast(Preset, preset if preset in get_args(Preset) else "tuned")  # the parser will refuse another one
     groups, _ = world.defaults(name, task, {}, known)
     groups = {group: _looked_at(default, world.looked_at) for group, default in groups.items()}
@@ -164,6 +166,12 @@ def _given(arguments: list[str], option: str, default: str) -> str:
 def task_arguments(texts: Collection[str]) -> dict[str, Any]:
     """Arguments of a task that were written as name=value."""
     return dict(map(_name_and_value, texts))
+
+
+def _said(arguments: list[str], option: str) -> bool:
+    """Whether a flag is set, the last time that it is named."""
+    named = [text for text in arguments if text in (f"--{option}", f"--no-{option}")]
+    return bool(named) and named[-1] == f"--{option}"
 
 
 def _name_and_value(text: str) -> tuple[str, Any]:

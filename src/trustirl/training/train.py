@@ -27,6 +27,7 @@ from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustI
 from trustirl.core.machine import installed
 from trustirl.core.types import Metrics, TrainState
 from trustirl.core.words import count, printable
+from trustirl.core.worlds import world_in
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.report.page import write_report
@@ -42,7 +43,7 @@ from trustirl.worlds.world import EXPERT, WORLDS, Task, task_in, task_name, worl
 SEED_NUMBERS = 2**31  # seeds are 32-bit integers
 MOST_SEEDS = 10_000  # at once
 MOST_STEPS = 2**31 - 1  # they are counted in 32 bits
-ASKED = ("task", "demos", "demo_episodes", "seeds", "first_seed", "steps", "out")  # of every question
+ASKED = ("task", "demos", "demo_episodes", "seeds", "first_seed", "steps", "out", "offline")  # of every question
 OnEvaluation = Callable[[list[Row]], object]
 QUIET_SECONDS = 15  # at least, between two lines of progress
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
@@ -61,6 +62,7 @@ def train(
     out: str | Path | None = None,
     preset: Preset = "tuned",
     task_args: Mapping[str, Any] | None = None,
+    offline: bool = False,
     overwrite: bool = False,
     on_evaluation: OnEvaluation | None = None,
     **settings: Any,
@@ -73,6 +75,7 @@ def train(
     environment steps per seed; in the exact world, where nothing is sampled, reward updates, and where an algorithm
     needs no environment, gradient steps. `demos` are `Demos` or what `Demos.load` reads; `"packaged"` is in the exact
     world the exact occupancy of the task's soft-optimal expert, or `demo_episodes` episodes sampled from it.
+    `offline` steps no environment but to judge policies, for algorithms that learn from demonstrations alone.
     `on_evaluation` is called with the new rows of metrics.jsonl, one per seed, after each evaluation. Any setting of
     the algorithm, and of the solver and the plan on Gymnasium tasks, can be given by name.
     """
@@ -93,6 +96,7 @@ def train(
         steps=steps,
         preset=preset,
         task_args=task_args,
+        offline=offline,
         **settings,
     )
     given = demos if isinstance(demos, Demos) else None
@@ -132,6 +136,7 @@ def question(
     steps: int | None,
     preset: Preset,
     task_args: Mapping[str, Any] | None,
+    offline: bool = False,
     **settings: Any,
 ) -> Experiment:
     """What `train` is asked, fully resolved; everything but the demonstrations is checked."""
@@ -143,7 +148,7 @@ def question(
     if not 0 <= first_seed <= SEED_NUMBERS - seeds:
         raise InputError(f"seeds are numbered from 0 to {SEED_NUMBERS - 1}, got first_seed {first_seed}.")
     ALGORITHMS.find(algorithm)
-    world, name = world_of(algorithm, task), task_name(task)
+    world, name = world_of(algorithm, task, of_kind(bool, "offline", offline)), task_name(task)
     arguments = of_kind(dict, "task_args", task_args or {})
     groups, usual = world.defaults(algorithm, task, arguments, preset)
     resolved = settle(groups, settings, algorithm, ASKED, world.arguments(name, {}))
@@ -235,7 +240,9 @@ def resume(path: str | Path, task: Task | None = None, *, on_evaluation: OnEvalu
         config = folder.config()
         algorithm, name = (_text(config, key, folder.path / "config.json") for key in ("algorithm", "task"))
         task = task or task_in(name, folder.path / "config.json")
-        world = world_of(algorithm, task)
+        said = world_in(config, str(folder.path / "config.json"))
+        able = algorithm in ALGORITHMS and said.name in ALGORITHMS[algorithm].worlds
+        world = world_of(algorithm, task, offline_only=able and said.name == "offline")
         groups, _ = world.defaults(algorithm, task, config.get("task_args") or {}, "tuned")
         experiment = Experiment.from_config(config, groups, folder.path)
         if experiment.world != world.facts.name:
@@ -266,9 +273,9 @@ def _finished(folder: RunFolder) -> Run:
     return load(folder.path)
 
 
-def setting_groups(algorithm: str, task: Task, preset: Preset = "tuned") -> Groups:
+def setting_groups(algorithm: str, task: Task, preset: Preset = "tuned", offline: bool = False) -> Groups:
     """Every setting of an algorithm, or of an expert, on a task, by group, with its default."""
-    return world_of(algorithm, task).defaults(algorithm, task, {}, preset)[0]
+    return world_of(algorithm, task, offline).defaults(algorithm, task, {}, preset)[0]
 
 
 def _free_folder(out: str | Path | None, task: str, algorithm: str, overwrite: bool) -> RunFolder:

@@ -4,7 +4,7 @@ The task is needed for its spaces, and to judge policies now and then; nothing i
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,41 +13,78 @@ import jax.numpy as jnp
 import numpy as np
 
 from trustirl.algorithms import ALGORITHMS, Entry
+from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.files import write_json
 from trustirl.core.measure import minibatches
-from trustirl.core.records import Parts
 from trustirl.core.types import ExpertData, Metrics, TrainState, Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import as_one_program, make_loop
+from trustirl.irl.measures import Weighing
 from trustirl.irl.offline import offline_sampler
+from trustirl.irl.plan import Plan
 from trustirl.nets.policies import INSIDE
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
-from trustirl.runs.policies import host_policies, make_solver, save_policies
+from trustirl.runs.policies import host_policies
 from trustirl.worlds.job import Experiment, Job, Row, columns, filled, told_steps
-from trustirl.worlds.matching import Matched, matched, standards
+from trustirl.worlds.matching import Matched, expert_data, matched, standards
 from trustirl.worlds.memory import check_networks
-from trustirl.worlds.simulator_run import stage_facts, summary_of
+from trustirl.worlds.simulator import ControlOptions, parts_of, require_known, update_seconds
+from trustirl.worlds.simulator_run import save_learned, stage_facts, summary_of
 from trustirl.worlds.stage import StageOptions
 
-FIT_SECONDS = 0.004  # of a gradient step
+OFFERS = frozenset({"expert rows", "demonstrated steps"})
+FIT_SECONDS = 0.004  # of a gradient step of a policy alone
 
 
 @dataclass(frozen=True)
 class OfflineOptions(StageOptions):
-    """What can be chosen where demonstrations are all there is."""
+    """What can be chosen where demonstrations are all there is, and a policy all that is learned."""
 
     strict: bool = False
     """Refuse demonstrated actions outside the action space instead of clipping them."""
 
 
+@dataclass(frozen=True)
+class Fit:
+    """How demonstrations are gone through by who, elsewhere, gathers experience."""
+
+    updates: int = 1000
+    """Minibatches per iteration."""
+    batch: int = 256
+    """Demonstrated steps per minibatch."""
+
+    def __post_init__(self) -> None:
+        """Refuse a fit that cannot be."""
+        at_least(1, self, "updates", "batch")
+        at_most(1_000_000, self, "updates", "batch")
+
+
 def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
-    """The settings of an algorithm, with the defaults of its paper or ours on the named task."""
-    kinds = {"algorithm_config": entry.config, "solver": SolverConfig, "offline": OfflineOptions}
-    return filled(kinds, entry.defaults.of(task, paper))
+    """The settings of an algorithm, with the defaults of its paper or ours on the named task.
+
+    One that knows simulators has its settings there, but for how experience is gathered; one that does not brings
+    `updates` and `fit_batch` of its own.
+    """
+    kinds = {"algorithm_config": entry.config, "solver": SolverConfig}
+    kinds |= {"fit": Fit, "control": ControlOptions} if _gathers(entry) else {"offline": OfflineOptions}
+    return filled(kinds, defaults(entry, task, paper))
+
+
+def defaults(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
+    """What an entry says of its settings here, `steps` among them."""
+    told = dict(entry.defaults.of(task, paper))
+    if not _gathers(entry):
+        return told
+    elsewhere = {"steps", "evaluate_every", *(field.name for field in fields(Plan))} - {"batch"}
+    return {name: value for name, value in told.items() if name not in elsewhere} | dict(entry.defaults.offline)
+
+
+def _gathers(entry: Entry) -> bool:
+    return "simulator" in entry.worlds
 
 
 def check(experiment: Experiment) -> int:
@@ -58,12 +95,13 @@ def check(experiment: Experiment) -> int:
 
 def updates(experiment: Experiment) -> int:
     """Gradient steps of an iteration."""
-    return int(experiment.settings["algorithm_config"]["updates"])
+    return int(experiment.settings.get("fit", experiment.settings["algorithm_config"])["updates"])
 
 
 def rough_seconds(experiment: Experiment) -> float:
     """Of one seed."""
-    return experiment.steps * FIT_SECONDS
+    fit = experiment.settings.get("fit")
+    return experiment.steps * (update_seconds(experiment, fit["batch"]) if fit else FIT_SECONDS)
 
 
 def prepared(
@@ -76,7 +114,16 @@ def prepared(
         raise InputError(
             f"{count(experiment.steps, 'step is', 'steps are')} too few; use at least {each}, or fewer updates."
         )
-    return matched(experiment, OfflineOptions(**experiment.settings["offline"]).strict, demos, task), iterations
+    options = _options(experiment)
+    given = matched(experiment, options.strict, demos, task)
+    if isinstance(options, ControlOptions):
+        require_known(ALGORITHMS[experiment.algorithm], options, given.demos)
+    return given, iterations
+
+
+def _options(experiment: Experiment) -> OfflineOptions | ControlOptions:
+    settings = experiment.settings
+    return ControlOptions(**settings["control"]) if "fit" in settings else OfflineOptions(**settings["offline"])
 
 
 def held_out(demos: Demos, share: float) -> tuple[np.ndarray, list[str]]:
@@ -98,26 +145,23 @@ def offline_job(
     """An experiment that steps no environment but to judge, ready to run."""
     settings, entry = experiment.settings, ALGORITHMS[experiment.algorithm]
     given, iterations = prepared(experiment, demos, task)
-    config, options = SolverConfig(**settings["solver"]), OfflineOptions(**settings["offline"])
+    config, options, each = SolverConfig(**settings["solver"]), _options(experiment), updates(experiment)
     fit = entry.config(**settings["algorithm_config"])
     statistics = standards(given.demos)
-    action = given.action if given.task.discrete else np.clip(given.action, np.float32(-INSIDE), np.float32(INSIDE))
-    apart, told = held_out(given.demos, getattr(fit, "held_out", 0.0))
-    weight = jnp.ones(len(action), jnp.float32).at[apart].set(0.0)
-    pairs = Transition(jnp.asarray(given.obs), jnp.asarray(action), weight)
-    expert = ExpertData(pairs, len(action))
-    parts = Parts(
-        lambda **slots: make_solver(given.task, config, *statistics, **slots),
-        lambda _key: None,
-        minibatches(fit.fit_batch),
-        given.task,
-        config,
-        statistics,
-        held_out=Transition(pairs.obs[apart], pairs.action[apart], 1.0 - pairs.weight[apart]) if len(apart) else None,
-    )
+    apart: Transition | None = None
+    told: list[str] = []
+    if isinstance(options, ControlOptions):
+        shown, batch, rest = _experience(given, config, options), settings["fit"]["batch"], options
+    else:
+        shown, apart, told = _pairs(given, getattr(fit, "held_out", 0.0))
+        batch, rest = fit.fit_batch, ControlOptions()
+    draw, run_updates = minibatches(batch), each * (iterations + 1)
+    parts = parts_of(given.task, config, rest, shown, statistics, draw, each, run_updates)
+    first = jnp.asarray(given.obs[given.demos.time_in_episode() == 0])
+    parts = parts._replace(own_rows=False, held_out=apart, starts=lambda: first)
     algorithm = entry.build(parts, fit)
-    check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
-    sampler = offline_sampler(algorithm, expert, fit.fit_batch)
+    check_networks(experiment.seeds, lambda key: algorithm.init(key, shown))
+    sampler = offline_sampler(algorithm, shown, batch)
     ledger, seeds, episodes = Ledger(), experiment.seeds, options.evaluation_episodes
     judged = evaluation_envs(given.task, seeds, episodes, ledger, options.backend, experiment.first_seed)
 
@@ -127,10 +171,9 @@ def offline_job(
         return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
-        save_policies(path, algorithm.solver.outcome(state.irl.policy), given.task, config, *statistics)
-        made = seeds * (iterations + 1) * fit.updates
-        summary = summary_of(given.task, ledger, last_rows, seconds, made)
-        write_json(path / "summary.json", summary | given.expert_return())
+        learned = save_learned(experiment, path, algorithm, state.irl, given, config, statistics, rest.termination)
+        summary = summary_of(given.task, ledger, last_rows, seconds, seeds * run_updates)
+        write_json(path / "summary.json", summary | given.expert_return() | learned)
 
     return Job(
         loop=as_one_program(make_loop(algorithm, sampler, iterations)),
@@ -141,6 +184,24 @@ def offline_job(
         observe=observe,
         finish=finish,
         facts=given.facts() | stage_facts(given.task, judged.backend, 0),
-        notes=(*told_steps(experiment.steps, iterations + 1, fit.updates), *told, *given.notes()),
+        notes=(*told_steps(experiment.steps, iterations + 1, each), *told, *given.notes()),
         close=judged.close,
     )
+
+
+def _experience(given: Matched, config: SolverConfig, options: ControlOptions) -> ExpertData:
+    """What demonstrations are to a learner of values."""
+    weighing = Weighing(given.task.horizon, config.discount, discounted=False, absorb=options.termination == "T2")
+    return expert_data(given.demos, given.obs, given.action, weighing, repeat=options.termination == "T3")
+
+
+def _pairs(given: Matched, share: float) -> tuple[ExpertData, Transition | None, list[str]]:
+    """What they are to who learns a policy alone, those of them that are held out, and what to know of that."""
+    action = given.action if given.task.discrete else np.clip(given.action, np.float32(-INSIDE), np.float32(INSIDE))
+    apart, told = held_out(given.demos, share)
+    weight = jnp.ones(len(action), jnp.float32).at[apart].set(0.0)
+    pairs = Transition(jnp.asarray(given.obs), jnp.asarray(action), weight)
+    expert = ExpertData(pairs, len(action))
+    if not len(apart):
+        return expert, None, told
+    return expert, Transition(pairs.obs[apart], pairs.action[apart], 1.0 - weight[apart]), told

@@ -1,6 +1,6 @@
 """Control: the parts that answer a question on a Gymnasium task, where experience is sampled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,10 +13,10 @@ from jaxtyping import Array, Float, PyTree
 from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.errors import DemoError, InputError
-from trustirl.core.measure import minibatches
+from trustirl.core.measure import Draw, minibatches
 from trustirl.core.records import Algorithm, Parts, Solver
 from trustirl.core.spaces import Termination
-from trustirl.core.types import Transition
+from trustirl.core.types import ExpertData, Transition
 from trustirl.core.words import count
 from trustirl.demos.schema import Demos
 from trustirl.irl.loop import Loop, make_loop
@@ -102,15 +102,52 @@ def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
         "plan": Plan,
         "control": ControlOptions,
     }
-    return filled(kinds, entry.defaults.of(task, paper))
+    return filled(kinds, defaults(entry, task, paper))
+
+
+def defaults(entry: Entry, task: str, paper: bool = False) -> Mapping[str, Any]:
+    """What an entry says of its settings here, `steps` among them."""
+    return entry.defaults.of(task, paper)
 
 
 def rough_seconds(experiment: Experiment) -> float:
     """Of one seed."""
-    plan, width = experiment.settings["plan"], experiment.settings["solver"]["width"]
+    plan = experiment.settings["plan"]
+    return float(experiment.steps * plan["update_ratio"] * update_seconds(experiment, plan["batch"]))
+
+
+def update_seconds(experiment: Experiment, batch: int) -> float:
+    """Of a policy update."""
     least, most = UPDATE_SECONDS
-    update = least + most * plan["batch"] * width**2 / (256 * 256**2)
-    return float(experiment.steps * plan["update_ratio"] * update)
+    return float(least + most * batch * experiment.settings["solver"]["width"] ** 2 / (256 * 256**2))
+
+
+def parts_of(
+    task: ControlTask,
+    config: SolverConfig,
+    options: ControlOptions,
+    expert: ExpertData,
+    statistics: tuple[np.ndarray, np.ndarray],
+    draw: Draw,
+    updates: int,
+    run_updates: int,
+) -> Parts:
+    """What an algorithm is put together from, whether environments are stepped or not."""
+
+    def solver(**slots: Any) -> Solver:
+        given: dict[str, Any] = {"updates": updates, "run_updates": run_updates}
+        given |= {"termination": "T2" if options.termination == "T2" else "T0"} | slots
+        return make_solver(task, config, *statistics, **given)
+
+    def network(inputs: RewardInputs, bound: float) -> Callable[[Array], NetworkReward]:
+        shown = jax.tree.map(lambda rows: rows[: expert.steps], expert.measure)
+        actions = task.action_dim if task.discrete else 0
+        return network_reward_factory(shown, actions, inputs, options.reward_width, options.reward_depth, bound)
+
+    values = options.reward_bound / (1 - config.discount)  # as large as those of bounded rewards
+    rewards = network(options.reward_inputs, options.reward_bound), network("state", values)
+    absorb = options.termination == "T2"
+    return Parts(solver, rewards[0], draw, task, config, statistics, rewards[1], after_steps, absorb=absorb)
 
 
 def iterations(steps: int, plan: Plan) -> int:
@@ -145,8 +182,6 @@ def prepared(
     options = ControlOptions(**experiment.settings["control"])
     given = matched(experiment, options.strict, demos, task)
     plan = _needed(ALGORITHMS[experiment.algorithm], Plan(**experiment.settings["plan"]), options, given)
-    if options.reward_inputs == "transition":
-        require_successors(given.demos)
     if plan.shown:
         check_restorable(given.task, given.demos)
     if plan.tremble and options.backend == "envpool":
@@ -154,6 +189,17 @@ def prepared(
     iterations(experiment.steps, plan)
     capacity = min(experiment.steps, plan.replay or experiment.steps)
     return Prepared(given, plan, capacity, example_row(given.task))
+
+
+def require_known(entry: Entry, options: ControlOptions, demos: Demos) -> None:
+    """Refuse demonstrations that do not tell what followed a step, as far as that is needed."""
+    if {"expert rows", "demonstrated steps"} & entry.needs and not len(demos.successors()[0]):
+        raise DemoError(
+            f"{entry.name} must know what followed a demonstrated step, and the demos are subsampled without "
+            "next_observations; give whole episodes, or next_observations."
+        )
+    if options.reward_inputs == "transition":
+        require_successors(demos)
 
 
 def _needed(entry: Entry, plan: Plan, options: ControlOptions, given: Matched) -> Plan:
@@ -166,11 +212,7 @@ def _needed(entry: Entry, plan: Plan, options: ControlOptions, given: Matched) -
             )
         if plan.demo_half_life is not None:
             raise InputError(f"{entry.name} needs demonstrated rows to the end: set demo_half_life to None.")
-    if {"expert rows", "demonstrated steps"} & entry.needs and not len(given.demos.successors()[0]):
-        raise DemoError(
-            f"{entry.name} must know what followed a demonstrated step, and the demos are subsampled without "
-            "next_observations; give whole episodes, or next_observations."
-        )
+    require_known(entry, options, given.demos)
     if "rewards of states" in entry.needs and options.reward_inputs != "state":
         raise InputError(
             f"{entry.name} compares how often states are visited: reward_inputs must be state, got "
@@ -213,28 +255,9 @@ def build(
     weighing = Weighing(control_task.horizon, config.discount, plan.discounted, absorb)
     expert = expert_data(demos, obs, action, weighing, repeat=options.termination == "T3")
 
-    def solver(**slots: Any) -> Solver:
-        given: dict[str, Any] = {"updates": plan.updates, "run_updates": run_updates}
-        given |= {"termination": "T2" if absorb else "T0"} | slots
-        return make_solver(control_task, config, *statistics, **given)
-
-    def network(inputs: RewardInputs, bound: float) -> Callable[[Array], NetworkReward]:
-        shown = jax.tree.map(lambda rows: rows[: expert.steps], expert.measure)
-        actions = control_task.action_dim if control_task.discrete else 0
-        return network_reward_factory(shown, actions, inputs, options.reward_width, options.reward_depth, bound)
-
-    parts = Parts(
-        solver,
-        network(options.reward_inputs, options.reward_bound),
-        minibatches(plan.reward_batch),
-        control_task,
-        config,
-        statistics,
-        network("state", options.reward_bound / (1 - config.discount)),  # as large as values of bounded rewards
-        after_steps,
-        starts=lambda: jnp.asarray(first_observations(control_task, STARTS)),
-        absorb=absorb,
-    )
+    draw = minibatches(plan.reward_batch)
+    parts = parts_of(control_task, config, options, expert, statistics, draw, plan.updates, run_updates)
+    parts = parts._replace(starts=lambda: jnp.asarray(first_observations(control_task, STARTS)))
     algorithm = entry.build(parts, entry.config(**settings["algorithm_config"]))
     check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
     ledger, watch = Ledger(), Stopwatch()

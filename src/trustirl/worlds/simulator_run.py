@@ -11,7 +11,9 @@ import gymnasium as gym
 import numpy as np
 
 from trustirl.core.files import write_json
-from trustirl.core.types import Metrics, TrainState
+from trustirl.core.records import Algorithm
+from trustirl.core.spaces import Termination
+from trustirl.core.types import IrlState, Metrics, TrainState
 from trustirl.demos.schema import Demos
 from trustirl.rewards.kinds import card_of
 from trustirl.rewards.saved import Shown, save_rewards
@@ -20,6 +22,7 @@ from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import save_policies
 from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.job import Experiment, Job, Row, columns, origin_of, told_steps
+from trustirl.worlds.matching import Matched
 from trustirl.worlds.simulator import ControlOptions, build, iterations
 
 MOST_SHOWN = 10_000  # demonstrated steps on which the reward that is kept is measured
@@ -43,19 +46,14 @@ def control_job(
         return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
-        actors = parts.algorithm.solver.outcome(state.irl.policy)
-        save_policies(path, actors, parts.task, config, *parts.statistics)
-        kept = parts.algorithm.kept
-        if kept is not None:
-            rewards = eqx.filter_vmap(kept)(state.irl)
-            card = card_of(rewards, parts.task, config.discount, options.termination)
-            demos, facts = parts.given.demos, parts.given.facts()
-            save_rewards(path, rewards, card, origin_of(experiment, path, demos, facts["demo_hash"]), shown(demos))
+        termination = options.termination
+        learned = save_learned(
+            experiment, path, parts.algorithm, state.irl, parts.given, config, parts.statistics, termination
+        )
         policy_updates = experiment.seeds * (updates + 1) * plan.rounds * plan.updates
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, policy_updates)
         told = {"practice_seconds": parts.watch.seconds, "resets": parts.ledger.resets}
-        told |= {} if kept else {"learns_reward": False}
-        write_json(path / "summary.json", summary | parts.given.expert_return() | told)
+        write_json(path / "summary.json", summary | parts.given.expert_return() | told | learned)
 
     return Job(
         loop=parts.loop,
@@ -79,6 +77,26 @@ def shown(demos: Demos) -> Shown:
     some = slice(None, None, math.ceil(len(steps) / MOST_SHOWN))
     following = after[some] if len(known) else None
     return Shown(demos.observations[steps[some]], demos.actions[steps[some]], following)
+
+
+def save_learned(
+    experiment: Experiment,
+    path: Path,
+    algorithm: Algorithm,
+    irl: IrlState,
+    given: Matched,
+    config: SolverConfig,
+    statistics: tuple[np.ndarray, np.ndarray],
+    termination: Termination,
+) -> dict[str, bool]:
+    """Policies, and rewards where any are kept; for the summary, whether there are any."""
+    save_policies(path, algorithm.solver.outcome(irl.policy), given.task, config, *statistics)
+    if algorithm.kept is not None:
+        rewards = eqx.filter_vmap(algorithm.kept)(irl)
+        card = card_of(rewards, given.task, config.discount, termination)
+        origin = origin_of(experiment, path, given.demos, given.facts()["demo_hash"])
+        save_rewards(path, rewards, card, origin, shown(given.demos))
+    return {"learns_reward": algorithm.kept is not None}
 
 
 def summary_of(

@@ -60,6 +60,7 @@ class World:
 
 def _on_simulators(
     groups: Callable[[Entry, str, bool], Groups],
+    told: Callable[[Entry, str, bool], Mapping[str, Any]],
     steps: Mapping[Preset, int],
     algorithm: str,
     task: Task,
@@ -70,7 +71,7 @@ def _on_simulators(
     entry, name, paper = ALGORITHMS.find(algorithm), task_name(task), preset == "paper"
     if paper and entry.defaults.paper is None:
         raise _no_paper(algorithm)
-    own = {} if preset == "smoke" else entry.defaults.of(name, paper)
+    own = {} if preset == "smoke" else told(entry, name, paper)
     return groups(entry, name, paper), int(own.get("steps", steps[preset]))
 
 
@@ -107,7 +108,7 @@ WORLDS: Mapping[str, World] = {
         ),
         World(
             FACTS["simulator"],
-            defaults=partial(_on_simulators, simulator.groups, SIMULATOR_STEPS),
+            defaults=partial(_on_simulators, simulator.groups, simulator.defaults, SIMULATOR_STEPS),
             check=lambda experiment: simulator.prepared(experiment).bytes_per_seed,
             job=simulator_run.control_job,
             seconds=simulator.rough_seconds,
@@ -115,11 +116,12 @@ WORLDS: Mapping[str, World] = {
         ),
         World(
             FACTS["offline"],
-            defaults=partial(_on_simulators, offline.groups, OFFLINE_STEPS),
+            defaults=partial(_on_simulators, offline.groups, offline.defaults, OFFLINE_STEPS),
             check=offline.check,
             job=offline.offline_job,
             each=offline.updates,
             seconds=offline.rough_seconds,
+            offers=offline.OFFERS,
         ),
         World(
             FACTS["fixed reward"],
@@ -139,8 +141,8 @@ WORLDS: Mapping[str, World] = {
 }
 
 
-def world_of(algorithm: str, task: Task) -> World:
-    """Where an algorithm is trained on a task; what cannot be is refused."""
+def world_of(algorithm: str, task: Task, offline_only: bool = False) -> World:
+    """Where an algorithm is trained on a task, or with its demonstrations alone; what cannot be is refused."""
     if algorithm == RETRAIN:
         return WORLDS["learned reward"]
     entry = None if algorithm == EXPERT else ALGORITHMS.find(algorithm)
@@ -149,11 +151,21 @@ def world_of(algorithm: str, task: Task) -> World:
         if known:
             raise InputError(f"{task} has an exact expert already: train on it with `--demos packaged`.")
         return WORLDS["fixed reward"]
+    if offline_only and "offline" not in entry.worlds:
+        able = ", ".join(ALGORITHMS.trained_in("offline"))
+        raise InputError(
+            f"{algorithm} cannot learn without stepping an environment: leave --offline away, or choose one of "
+            f"{able}."
+        )
+    if offline_only and known:
+        raise InputError(f"no steps of {task} are recorded, which --offline learns from: give it a Gymnasium task.")
     if known and "exact" not in entry.worlds:
         steps = "sampled" if "simulator" in entry.worlds else "recorded"
         example = "CartPole-v1" if "discrete" in entry.actions else "Pendulum-v1"
         raise InputError(f"{algorithm} learns from {steps} steps: give it a Gymnasium task, such as {example}.")
     fitting = [name for name in entry.worlds if (name == "exact") == known]
+    first = "offline" if offline_only else "simulator"
+    fitting.sort(key=lambda name: name != first)
     if not fitting:
         others = ", ".join(ALGORITHMS.trained_in("simulator"))
         raise InputError(
