@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Num, PyTree
+from jaxtyping import Array, Bool, Float, Num, PyTree
 
 from trustirl.core.errors import RewardError, told_as
 from trustirl.core.precision import double_precision
@@ -93,7 +93,7 @@ class LearnedReward(Reward):
         """
         self.function, self.spaces, self.end_share = function, spaces, end_share
         self.needs = tuple(getattr(function, "needs", ("action",)))
-        self._compiled, self._precision = eqx.filter_jit(function), partial(precision_of, function)
+        self._precision = partial(precision_of, function)
 
     def __repr__(self) -> str:
         learned = f", learned by {self.origin.algorithm}" if self.origin else ""
@@ -158,10 +158,8 @@ class LearnedReward(Reward):
         self, triple: Triple, ended: Bool[np.ndarray, " batch"], absorbing: bool
     ) -> Float[np.ndarray, " batch"]:
         with self._precision():
-            obs, action, next_obs = jax.tree.map(jnp.asarray, triple)
-            flags = jnp.asarray(ended) if "terminated" in self.needs else None
-            batch = Transition(obs, action, jnp.ones(len(obs)), next_obs, flags, jnp.full(len(obs), absorbing))
-            return np.asarray(self._compiled(batch))
+            flags = ended if "terminated" in self.needs else None
+            return np.asarray(_paid(self.function, *triple, flags, np.full(len(ended), absorbing)))
 
 
 class Rewards(Reward, Sequence[LearnedReward]):
@@ -227,6 +225,14 @@ def precision_of(arrays: PyTree) -> AbstractContextManager[None]:
     """The precision of a reward's arrays, in which it is rebuilt and called: float64 of tables, float32 of nets."""
     double = any(getattr(leaf, "dtype", None) == np.float64 for leaf in jax.tree.leaves(arrays))
     return double_precision() if double else nullcontext()
+
+
+@eqx.filter_jit
+def _paid(
+    function: Callable[[Transition], Any], obs: Any, action: Any, next_obs: Any, terminated: Any, absorbing: Any
+) -> Array:
+    """One program for the rewards of all seeds, which takes NumPy's arrays: steps come one at a time."""
+    return function(Transition(obs, action, jnp.ones(len(obs)), next_obs, terminated, absorbing))
 
 
 def _observations(given: Any, spaces: Spaces | Finite) -> tuple[Rows, tuple[int, ...]]:
