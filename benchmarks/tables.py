@@ -125,7 +125,7 @@ def shares(rows: list[Row]) -> str:
 
 
 def front(rows: list[Row]) -> str:
-    """PIRO beside ML-IRL, the best of the others, BC and a reward of zero, as shares of the demonstration's return."""
+    """PIRO beside ML-IRL, the best of the others, BC and a reward of zero: shares of the demonstration's return."""
     lines = []
     paper = [row for row in rows if row["study"] == "paper-mujoco" and "variant" not in row]
     for task in sorted({row["task"] for row in paper}):

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -21,6 +22,7 @@ from trustirl.rollouts.host import (
     HostEnvs,
     Rollout,
     episode_seeds,
+    evaluate_episodes,
     evaluate_returns,
     evaluation_envs,
     first_observations,
@@ -186,7 +188,7 @@ def test_some_actions_are_random_where_the_policy_trembles(backend: Backend) -> 
     with HostEnvs(task, 1, 2, Ledger(), backend) as envs:
         envs.reset(grid_of_seeds(1, 2))
         shaken, steady = (envs.rollout(policies, 1500, tremble=chance) for chance in (0.3, 0.0))
-        returns = envs.play(policies, grid_of_seeds(1, 2))
+        returns = envs.play(policies, grid_of_seeds(1, 2))["true_return"]
     assert pytest.approx((shaken.action == 0).mean(), abs=0.03) == 0.15  # half of the random ones
     assert (steady.action == 1).all()
     assert (returns <= 12).all()  # without a random action the pole falls at once
@@ -412,6 +414,38 @@ def test_evaluation_has_no_bias_towards_short_episodes() -> None:
     assert returns.shape == (4, 512)
     assert set(np.unique(returns)) == {1.0, 9.0}
     assert abs(returns.mean() - 5) < 4 * 4 / np.sqrt(returns.size)
+
+
+class Reports(gym.Wrapper):
+    """Says at one step that the goal was reached, by one of the usual names, or never says anything."""
+
+    def __init__(self, env: gym.Env, name: str, after: int) -> None:
+        super().__init__(env)
+        self._name, self._after = name, after
+
+    def reset(self, **arguments: Any) -> Any:
+        self._steps = 0
+        return self.env.reset(**arguments)
+
+    def step(self, action: Any) -> Any:
+        self._steps += 1
+        *seen, info = self.env.step(action)
+        return *seen, info | ({self._name: np.bool(self._steps == self._after)} if self._name else {})
+
+
+@pytest.mark.parametrize(("name", "after"), [("success", 3), ("is_success", 1), ("success", 10**6), ("", 0)])
+def test_success_is_what_the_environment_reports(name: str, after: int) -> None:
+    task = make_control_task(lambda: Reports(gym.make("CartPole-v1"), name, after))
+    with HostEnvs(task, 1, 2, Ledger()) as envs:
+        episodes = evaluate_episodes(envs, always(task, 1, 1), 4, 0)
+    told, lengths = host.judged(episodes), episodes["steps"]
+    np.testing.assert_allclose(told["return_mean"], lengths.mean(axis=1))  # CartPole pays 1 a step
+    if not name:
+        assert told.keys() == {"return_mean", "return_std"}
+        return
+    reached = after <= lengths.min()
+    assert told["success"].tolist() == [float(reached)]
+    np.testing.assert_allclose(told["steps_to_success"], after if reached else lengths.mean(axis=1))
 
 
 def test_evaluation_repeats_and_is_played_to_the_end() -> None:

@@ -113,6 +113,7 @@ def evaluate_command(arguments: list[str]) -> None:
     seeds = [run.config.get("first_seed", 0) + place for place in range(len(seen.returns))]
     if options.json:
         told = {"run": str(run.path), "exact": exact, "seeds": seeds, "returns": seen.returns.tolist()}
+        told |= {} if seen.success is None else {"success": np.nan_to_num(seen.success).tolist()}
         levels = {name: run.summary.get(name) for name in ("expert_return", "random_return")}
         print(json.dumps(told | levels | {"env_steps": seen.env_steps}, indent=2))
         return
@@ -120,6 +121,9 @@ def evaluate_command(arguments: list[str]) -> None:
     rows = [(str(seed), *row) for seed, row in zip(seeds, cells, strict=True)]
     rows = [("Seed", "Mean", "Deviation", "Worst", "Best"), *rows]
     print_rows([row[:2] for row in rows] if exact else rows)
+    if seen.success is not None:
+        each = " ".join(f"{rate:.2f}" for rate in np.nan_to_num(seen.success).mean(axis=1))
+        print(f"share of episodes with success, by seed: {each}")
     print(f"inter-quartile mean over seeds: {_beside_expert(seen.returns.mean(axis=1), run.summary)}")
     played = f"{count(seen.returns.shape[1], 'new episode')} per seed, {count(seen.env_steps, 'environment step')}"
     print("exact expectations, no episode was played" if exact else played)

@@ -10,7 +10,7 @@ Nothing here imports JAX. Worker processes are never forked from this one, whose
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -34,7 +34,15 @@ from trustirl.tasks.gym import ControlTask
 Rows = np.ndarray  # of `row_type`, [steps, environments]
 Episodes = np.ndarray  # of `EPISODE`, one per environment
 
-EPISODE = np.dtype([("true_return", np.float64), ("steps", np.int64)])
+EPISODE = np.dtype(
+    [
+        ("true_return", np.float64),
+        ("steps", np.int64),
+        ("success", np.float64),  # whether the environment ever reported it; NaN where it reports none
+        ("steps_to_success", np.int64),  # until it first did, or all
+    ]
+)
+SUCCESS = ("success", "is_success")  # in an info, as robots' environments call it
 REPEATED = "trustirl.repeated"  # in the info of a step that did not reach the environment
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -116,7 +124,7 @@ class Copy:
         successor, reward, terminated, truncated, info = self._ask(self._env.step, env_action)
         obs, time = self.obs, self._time
         self._time, self._steps = time + 1, self._steps + 1
-        self.obs = self._seen(successor)
+        self.obs, self.success = self._seen(successor), reported_success(info)
         return obs, action, self.obs, terminated, truncated, time, reward, REPEATED not in info
 
     def close(self) -> None:
@@ -137,6 +145,15 @@ class Copy:
         if not np.isfinite(obs).all():
             raise not_finite(self._task.name, self.seed, self.place, self._steps)
         return obs
+
+
+def reported_success(info: Mapping[str, Any]) -> float:
+    """1 or 0 as an environment says of a step, NaN where it says nothing that is a number."""
+    told = next((info[name] for name in SUCCESS if name in info), math.nan)
+    try:
+        return float(bool(told)) if told == told else math.nan
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def not_finite(task: str, seed: int, env: int, steps: int) -> NumericalError:
@@ -197,14 +214,16 @@ class Bundle:
         for copy in self._copies:
             copy.close()
 
-    def _episode(self, copy: Copy, seed: int) -> tuple[float, int]:
+    def _episode(self, copy: Copy, seed: int) -> tuple[float, int, float, int]:
         copy.reset(seed)
-        true_return, steps, ended = 0.0, 0, False
+        true_return, steps, ended, success, needed = 0.0, 0, False, math.nan, 0
         while not ended:
             *_, terminated, truncated, time, reward, stepped = copy.step(self._policies[copy.policy].mode(copy.obs))
             true_return, steps = true_return + reward, steps + stepped
+            needed += int(success != 1)  # another step, as long as there was none
+            success = float(np.fmax(success, copy.success))
             ended = terminated or truncated or time + 1 == self._task.horizon
-        return true_return, steps
+        return true_return, steps, success, needed
 
 
 class BundleEnv(gym.Env):

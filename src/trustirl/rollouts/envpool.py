@@ -62,6 +62,7 @@ class Pool:
         """One episode per environment without noise."""
         self.reset(seeds)
         episodes, going = np.zeros(self._count, EPISODE), np.arange(self._count)
+        episodes["success"] = np.nan  # EnvPool's environments report none
         while len(going):
             row = np.zeros(self._count, row_type(self._task))
             for policy, own in zip(self._policies, self._by_seed, strict=True):
@@ -69,6 +70,7 @@ class Pool:
             self._step(row, going)
             episodes["true_return"] += row["true_reward"]
             episodes["steps"] += row["stepped"]
+            episodes["steps_to_success"] = episodes["steps"]
             going = going[~(row["terminated"] | row["truncated"])[going]]
         return episodes
 

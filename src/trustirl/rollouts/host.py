@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
@@ -20,7 +20,7 @@ from trustirl.core.errors import InputError
 from trustirl.core.machine import cores
 from trustirl.core.spaces import Termination
 from trustirl.core.words import count
-from trustirl.rollouts.bundles import Bundle, FixedHorizon, Unpaid, Workers
+from trustirl.rollouts.bundles import Bundle, Episodes, FixedHorizon, Unpaid, Workers
 from trustirl.rollouts.envpool import Pool
 from trustirl.rollouts.ledger import Ledger, Purpose
 from trustirl.rollouts.policy import Policies
@@ -107,12 +107,12 @@ class HostEnvs:
         self.ledger.resets += int((grid["terminated"] | grid["truncated"])[:, :, : self._shown].sum())
         return Rollout(*(np.ascontiguousarray(grid[name]) for name in Rollout._fields))
 
-    def play(self, policies: Policies, seeds: Int[np.ndarray, "seeds envs"]) -> Float[np.ndarray, "seeds envs"]:
-        """True returns of one episode per environment, played without noise."""
+    def play(self, policies: Policies, seeds: Int[np.ndarray, "seeds envs"]) -> Episodes:
+        """One episode per environment, played without noise, as rows of `EPISODE`, [seeds, envs]."""
         self._load(policies)
         episodes = self._simulator.play(self._listed(seeds))
         self.ledger.add("evaluation", int(episodes["steps"].sum()))
-        return episodes["true_return"].reshape(seeds.shape)
+        return episodes.reshape(seeds.shape)
 
     def close(self) -> None:
         """Close every environment, and the processes that ran them."""
@@ -212,15 +212,15 @@ def evaluation_envs(
     return HostEnvs(task, seeds, _evaluation_envs(seeds, episodes), ledger, backend, first_seed=first_seed)
 
 
-def evaluate_returns(
+def evaluate_episodes(
     envs: HostEnvs,
     policies: Policies,
     episodes: int,
     seed_root: int,
     alike: bool = False,
     shown: Callable[[Sequence[np.ndarray]], Iterable[np.ndarray]] = iter,
-) -> Float[np.ndarray, "seeds episodes"]:
-    """True returns of full episodes that start the same way at every call, as many from every environment.
+) -> Episodes:
+    """Full episodes that start the same way at every call, as many from every environment: [seeds, episodes].
 
     One episode per environment at a time, so short episodes are not seen more often than long ones. Seeds that are to
     be compared with each other start `alike`. `shown` passes the rounds on, and may show how far they are.
@@ -229,6 +229,25 @@ def evaluate_returns(
     starts = np.stack([episode_seeds(seed_root, place, episodes, "evaluation") for place in places])
     rounds = np.split(starts, episodes // envs.envs_per_seed, axis=1)
     return np.concatenate([envs.play(policies, round_) for round_ in shown(rounds)], axis=1)
+
+
+def evaluate_returns(*given: Any, **named: Any) -> Float[np.ndarray, "seeds episodes"]:
+    """True returns of `evaluate_episodes`."""
+    returns: Float[np.ndarray, "seeds episodes"] = evaluate_episodes(*given, **named)["true_return"]
+    return returns
+
+
+def judged(episodes: Episodes) -> dict[str, np.ndarray]:
+    """What an evaluation tells of each seed: returns and, where the environment reports it, success.
+
+    An episode without success counts its whole length as steps to it.
+    """
+    returns = episodes["true_return"]
+    told = {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
+    if np.isfinite(episodes["success"]).any():
+        told["success"] = np.nan_to_num(episodes["success"]).mean(axis=1)
+        told["steps_to_success"] = episodes["steps_to_success"].mean(axis=1)
+    return told
 
 
 def _evaluation_envs(seeds: int, episodes: int) -> int:

@@ -23,7 +23,7 @@ from trustirl.demos.schema import Demos, find_demos
 from trustirl.report.page import summary_html
 from trustirl.rewards.reward import LearnedReward, Rewards
 from trustirl.rewards.saved import load_rewards
-from trustirl.rollouts.host import evaluate_returns, evaluation_envs
+from trustirl.rollouts.host import evaluate_episodes, evaluation_envs
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.folder import RunFolder
 from trustirl.runs.policies import load_policies, load_tables, read_policies
@@ -156,8 +156,9 @@ class Run:
         told = f"{self.config['algorithm']} on {self.config['task']}"
         shown = partial(track, description=told, console=console, transient=True, disable=not console.is_terminal)
         with evaluation_envs(control_task, len(self.policies), episodes, ledger, first_seed=first) as envs:
-            returns = evaluate_returns(envs, policies, episodes, NEW_EPISODES + seed, shown=shown)
-        return Evaluation(returns, ledger.evaluation)
+            played = evaluate_episodes(envs, policies, episodes, NEW_EPISODES + seed, shown=shown)
+        known = np.isfinite(played["success"]).any()
+        return Evaluation(played["true_return"], ledger.evaluation, played["success"] if known else None)
 
     def check_task(self, task: ControlTask) -> None:
         """Refuse a task in which the policies cannot act."""
@@ -174,6 +175,7 @@ class Evaluation(NamedTuple):
 
     returns: Float[np.ndarray, "seeds episodes"]
     env_steps: int
+    success: Float[np.ndarray, "seeds episodes"] | None = None  # 1 or 0, where the environment reports it
 
 
 def load(path: str | Path) -> Run:

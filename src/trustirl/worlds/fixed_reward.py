@@ -17,7 +17,7 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from trustirl.core.buffer import Buffer, draw
 from trustirl.core.checks import at_least, at_most
@@ -32,6 +32,7 @@ from trustirl.irl.plan import Schedule
 from trustirl.irl.practice import Learner, Rounds, Stopwatch, begun_by, rounds_of_practice
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.truth import PaidTransition, true_reward
+from trustirl.rollouts.bundles import Episodes
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
 from trustirl.runs.policies import host_policies, make_solver
@@ -117,7 +118,7 @@ class Expert(NamedTuple):
     ledger: Ledger
     watch: Stopwatch
     loop: Loop
-    evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]
+    evaluate: Callable[[PyTree], Episodes]
     close: Callable[[], None]
 
 

@@ -12,7 +12,7 @@ from trustirl.core.types import Metrics, TrainState
 from trustirl.demos.schema import Demos
 from trustirl.irl.plan import Schedule
 from trustirl.rl.config import SolverConfig
-from trustirl.rollouts.host import SEED_BITS
+from trustirl.rollouts.host import SEED_BITS, judged
 from trustirl.runs.policies import ControlPolicy, save_policies
 from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.fixed_reward import ExpertOptions, Task, build, iterations
@@ -31,8 +31,9 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
     parts = build(experiment, options, task)
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
-        returns = parts.evaluate(state.irl.policy)
-        return columns(metrics) | {f"return_{name}": values for name, values in spread(returns).items()}
+        episodes = parts.evaluate(state.irl.policy)
+        spreads = {f"return_{name}": values for name, values in spread(episodes["true_return"]).items()}
+        return columns(metrics) | judged(episodes) | spreads
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         actors = parts.solver.outcome(state.irl.policy)

@@ -23,6 +23,7 @@ from trustirl.irl.plan import Schedule
 from trustirl.rewards.reward import LearnedReward
 from trustirl.rewards.saved import load_rewards
 from trustirl.rl.config import SolverConfig
+from trustirl.rollouts.host import judged
 from trustirl.runs.policies import save_policies
 from trustirl.tasks.gym import make_control_task
 from trustirl.worlds.fixed_reward import Expert, Given, Task, build, iterations
@@ -112,8 +113,7 @@ def learned_reward_job(experiment: Experiment, task: Task | None = None) -> Job:
     reward = Path(options.reward)
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
-        returns = parts.evaluate(state.irl.policy)
-        return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
+        return columns(metrics) | judged(parts.evaluate(state.irl.policy))
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         save_policies(path, parts.solver.outcome(state.irl.policy), parts.task, config, *given.statistics)

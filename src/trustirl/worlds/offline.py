@@ -26,7 +26,7 @@ from trustirl.irl.offline import offline_sampler
 from trustirl.irl.plan import Plan
 from trustirl.nets.policies import INSIDE
 from trustirl.rl.config import SolverConfig
-from trustirl.rollouts.host import evaluate_returns, evaluation_envs
+from trustirl.rollouts.host import evaluate_episodes, evaluation_envs, judged
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import host_policies
 from trustirl.worlds.job import Experiment, Job, Row, columns, filled, told_steps
@@ -163,12 +163,11 @@ def offline_job(
     check_networks(experiment.seeds, lambda key: algorithm.init(key, shown))
     sampler = offline_sampler(algorithm, shown, batch)
     ledger, seeds, episodes = Ledger(), experiment.seeds, options.evaluation_episodes
-    judged = evaluation_envs(given.task, seeds, episodes, ledger, options.backend, experiment.first_seed)
+    stage = evaluation_envs(given.task, seeds, episodes, ledger, options.backend, experiment.first_seed)
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
         policies = host_policies(algorithm.solver.outcome(state.irl.policy), config, *statistics)
-        returns = evaluate_returns(judged, policies, episodes, 0)
-        return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
+        return columns(metrics) | judged(evaluate_episodes(stage, policies, episodes, 0))
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         learned = save_learned(experiment, path, algorithm, state.irl, given, config, statistics, rest.termination)
@@ -183,9 +182,9 @@ def offline_job(
         ledger=ledger,
         observe=observe,
         finish=finish,
-        facts=given.facts() | stage_facts(given.task, judged.backend, 0),
+        facts=given.facts() | stage_facts(given.task, stage.backend, 0),
         notes=(*told_steps(experiment.steps, iterations + 1, each), *told, *given.notes()),
-        close=judged.close,
+        close=stage.close,
     )
 
 

@@ -8,7 +8,7 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.checks import at_least, at_most, positive
@@ -25,6 +25,7 @@ from trustirl.irl.plan import Plan
 from trustirl.irl.practice import Stopwatch, simulator_sampler
 from trustirl.nets.rewards import NetworkReward, RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
+from trustirl.rollouts.bundles import Episodes
 from trustirl.rollouts.host import first_observations
 from trustirl.rollouts.ledger import Ledger
 from trustirl.rollouts.policy import Policies
@@ -90,7 +91,7 @@ class Control(NamedTuple):
     ledger: Ledger
     watch: Stopwatch
     loop: Loop
-    evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]
+    evaluate: Callable[[PyTree], Episodes]
     close: Callable[[], None]
 
 

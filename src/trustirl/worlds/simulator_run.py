@@ -18,6 +18,7 @@ from trustirl.demos.schema import Demos
 from trustirl.rewards.kinds import card_of
 from trustirl.rewards.saved import Shown, save_rewards
 from trustirl.rl.config import SolverConfig
+from trustirl.rollouts.host import judged
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import save_policies
 from trustirl.tasks.gym import ControlTask
@@ -26,6 +27,9 @@ from trustirl.worlds.matching import Matched
 from trustirl.worlds.simulator import ControlOptions, build, iterations
 
 MOST_SHOWN = 10_000  # demonstrated steps on which the reward that is kept is measured
+
+
+SUCCESS = ("success", "steps_to_success")  # where the environment reports it
 
 
 def control_job(
@@ -42,8 +46,7 @@ def control_job(
         notes.append("it is not known what followed any demonstrated step, so the policy's minibatches have none")
 
     def observe(state: TrainState, metrics: Metrics) -> dict[str, np.ndarray]:
-        returns = parts.evaluate(state.irl.policy)
-        return columns(metrics) | {"return_mean": returns.mean(axis=1), "return_std": returns.std(axis=1)}
+        return columns(metrics) | judged(parts.evaluate(state.irl.policy))
 
     def finish(state: TrainState, last_rows: list[Row], seconds: float, path: Path) -> None:
         termination = options.termination
@@ -103,7 +106,8 @@ def summary_of(
     task: ControlTask, ledger: Ledger, last_rows: list[Row], seconds: float, policy_updates: int
 ) -> dict[str, Any]:
     """What every run on a Gymnasium task sums up."""
-    return {
+    known = {name: [row[name] for row in last_rows] for name in SUCCESS if name in last_rows[0]}
+    return known | {
         "returns": [row["return_mean"] for row in last_rows],
         "expert_return": task.expert_return,
         "random_return": task.random_return,

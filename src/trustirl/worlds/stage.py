@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, PyTree
+from jaxtyping import PyTree
 
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.records import Solver
 from trustirl.core.spaces import Termination
 from trustirl.irl.measures import Steps
+from trustirl.rollouts.bundles import Episodes
 from trustirl.rollouts.host import (
     Backend,
     HostEnvs,
     episode_seeds,
-    evaluate_returns,
+    evaluate_episodes,
     evaluation_envs,
 )
 from trustirl.rollouts.ledger import Ledger, Purpose
@@ -80,7 +81,7 @@ class Stage(NamedTuple):
 
     practice: Practice
     backend: str
-    evaluate: Callable[[PyTree], Float[np.ndarray, "seeds episodes"]]  # true returns of the agents' outcomes
+    evaluate: Callable[[PyTree], Episodes]  # of the agents' outcomes, [seeds, episodes]
     close: Callable[[], None]
 
 
@@ -108,9 +109,9 @@ def open_stage(
     envs = HostEnvs(task, seeds, envs_per_seed, ledger, options.backend, termination, first_seed, paid, starts)
     judged = evaluation_envs(task, seeds, options.evaluation_episodes, ledger, options.backend, first_seed)
 
-    def evaluate(agents: PyTree) -> Float[np.ndarray, "seeds episodes"]:
+    def evaluate(agents: PyTree) -> Episodes:
         policies, root = to_host(solver.outcome(agents)), int(contest)
-        return evaluate_returns(judged, policies, options.evaluation_episodes, root, alike=contest)
+        return evaluate_episodes(judged, policies, options.evaluation_episodes, root, alike=contest)
 
     def close() -> None:
         envs.close()
