@@ -110,6 +110,20 @@ def test_a_prior_turns_the_entropy_into_minus_the_divergence() -> None:
     assert float(metrics["entropy"] - plain_metrics["entropy"]) == pytest.approx(-shift, rel=1e-4)
 
 
+def test_a_hold_adds_the_divergence_to_the_entropy() -> None:
+    """The prior is the policy as it is: nothing to pay at first. Against another one, w (log pi - log prior) more."""
+    agent, batch, weight = agent_of("sac"), transitions("sac"), 3.0
+    free = replace(agent, log_temperature=jnp.float32(-40))
+    plain, valued = (shared_spy("sac")(one, batch)[0] for one in (agent, free))
+    held = make("sac").hold(agent, jnp.asarray(weight))
+    target, _, _ = spied("sac")(held, batch)
+    np.testing.assert_allclose(target, plain, rtol=1e-5)
+    far, _, _ = spied("sac")(replace(held, prior=Uniform()), batch)
+    alone, _, _ = spied("sac")(replace(agent, prior=Uniform()), batch)
+    np.testing.assert_allclose(far - plain, weight * (alone - valued), atol=1e-4)
+    assert np.abs(far - plain).max() > 0.1
+
+
 def test_neither_loss_reaches_the_network_of_the_other() -> None:
     """A critic loss without critic leaves it alone, though the actor's loss contains it; and the reward, which is in
     the critic loss only, cannot show in an actor step that follows an unmoved critic."""

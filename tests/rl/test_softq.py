@@ -23,9 +23,10 @@ from tests.rl.batches import (
 from trustirl.core.mdp import MDP, make_mdp
 from trustirl.core.records import Solver
 from trustirl.core.types import Transition
+from trustirl.nets.rewards import TableReward
 from trustirl.rl import exact
 from trustirl.rl.config import SolverConfig
-from trustirl.rl.softq import softq
+from trustirl.rl.softq import SoftQState, softq
 from trustirl.tasks.small import chain, random_mdp
 
 
@@ -104,6 +105,34 @@ def test_it_agrees_with_exact_soft_value_iteration(name: str, critics: int) -> N
     assert np.ptp(expected) > 0.5
     for member in q:
         np.testing.assert_allclose(member, expected, atol=2e-3)
+
+
+def test_held_it_agrees_with_the_exact_held_step() -> None:
+    """Values for one reward, then a step for another one: those of the mixture, exactly as where the MDP is known."""
+    mdp, table = world("random-mdp")
+    weight, config = 1.5, SolverConfig(32, 1, critics=1, learning_rate=3e-3, discount=0.7, temperature=0.5, tau=0.05)
+    solver, data = softq(mdp.states, mdp.actions, config, updates=4000), every_transition(mdp)
+    other = np.random.default_rng(0).normal(size=table.shape)
+
+    @quick_jit
+    def step(agent: SoftQState, pays: jax.Array) -> SoftQState:
+        def pay(batch: Transition) -> jax.Array:
+            return jnp.sum(batch.obs @ pays * jax.nn.one_hot(batch.action, mdp.actions, dtype=jnp.float32), axis=-1)
+
+        improved: SoftQState = solver.improve(agent, lambda _: data, pay, jax.random.key(0))[0]
+        return improved
+
+    agent = step(solver.hold(fresh_agent(solver), jnp.asarray(0.0)), jnp.asarray(table, jnp.float32))
+    agent = step(solver.hold(agent, jnp.asarray(weight)), jnp.asarray(other, jnp.float32))
+
+    known = exact.exact_solver(mdp)
+    policy = known.hold(exact.solve(mdp, jnp.asarray(table)), jnp.asarray(weight))
+    policy, _ = known.improve(policy, None, TableReward(jnp.asarray(other)), jax.random.key(0))
+    expected = np.asarray(policy.value[:, None] + mdp.temperature * policy.log_prob)
+    q = np.asarray(agent.critic(jnp.eye(mdp.states, dtype=jnp.float32)))[0]
+    np.testing.assert_allclose(q, expected, atol=4e-3)
+    alone = exact.solve(mdp, jnp.asarray(other))  # without the hold
+    assert np.abs(policy.log_prob - alone.log_prob).max() > 0.3
 
 
 @pytest.mark.parametrize("termination", ["T0", "T2"])

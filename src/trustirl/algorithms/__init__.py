@@ -31,6 +31,7 @@ NAMES = (
     "csil",
     "p2il",
     "f-irl",
+    "trirl",
 )
 MODULES = {name: name.replace("-", "_") for name in NAMES}
 TAKEN = {*MODULES, "expert"}  # an expert is trained, too, and its runs are called so

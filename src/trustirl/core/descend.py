@@ -64,18 +64,19 @@ def fitted(
     return net
 
 
+def toward(old: PyTree, new: PyTree, share: Float[Array, ""]) -> Any:
+    """The network that lies this share of the way from `old` to `new`, in its parameters."""
+    start, static = eqx.partition(old, eqx.is_inexact_array)
+    moved = jax.tree.map(lambda x, y: x + share.astype(x.dtype) * (y - x), start, trainable(new))
+    return eqx.combine(moved, static)
+
+
 def shorten(net: PyTree, old: PyTree, acceptable: Callable[[PyTree], Array]) -> PyTree:
     """Halve the step from `old` to `net` until it is acceptable; where no length is, stay at `old`."""
-    start, static = eqx.partition(old, eqx.is_inexact_array)
-    step = jax.tree.map(jnp.subtract, trainable(net), start)
-
-    def at(share: Array) -> PyTree:
-        return eqx.combine(jax.tree.map(lambda x, dx: x + share.astype(x.dtype) * dx, start, step), static)
-
     first = jnp.asarray(1.0, jnp.float32)
     tiny = 2.0**-30
-    share = jax.lax.while_loop(lambda s: (s > tiny) & ~acceptable(at(s)), lambda s: s / 2, first)
-    return at(jnp.where(share > tiny, share, 0.0))
+    share = jax.lax.while_loop(lambda s: (s > tiny) & ~acceptable(toward(old, net, s)), lambda s: s / 2, first)
+    return toward(old, net, jnp.where(share > tiny, share, 0.0))
 
 
 def decaying_adam(step_size: float, decay: float, weight_decay: float = 0.0) -> optax.GradientTransformation:

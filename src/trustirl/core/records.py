@@ -29,7 +29,8 @@ class Solver(NamedTuple):
     acting needs, and `outcome(agent)` the one to evaluate and keep (the same, or an average of the latest ones):
     `act(actor, obs, key)` samples actions, `mode(actor, obs)` takes the most likely; continuous ones lie in [-1, 1].
     `q(agent, obs, action)` and `v(agent, obs, key)` are the agent's values, and `init(key, **parts)` takes parts of
-    an agent, such as `critic`, that are given instead of made.
+    an agent, such as `critic`, that are given instead of made. `hold(agent, weight)` makes policy steps pay `weight`
+    temperatures for the KL divergence from the policy that the agent has now.
     """
 
     init: Callable[..., PyTree]
@@ -41,12 +42,13 @@ class Solver(NamedTuple):
     log_prob: Callable[[PyTree, Array, Array], Array]
     q: Callable[[PyTree, Array, Array], Array]
     v: Callable[[PyTree, Array, Array], Array]
+    hold: Callable[[PyTree, Float[Array, ""]], PyTree]
 
 
 class ExactSolver(NamedTuple):
     """A solver that knows the MDP, needs no experience, and can also answer what a certificate asks.
 
-    `actor` and `log_prob` are a sampled solver's.
+    `actor`, `log_prob` and `hold` are a sampled solver's, but that a hold ends with the next policy step.
     """
 
     init: Callable[[Array], PyTree]
@@ -56,6 +58,7 @@ class ExactSolver(NamedTuple):
     curvature: Callable[[PyTree, Float[Array, "states actions"]], Float[Array, ""]]  # f''(r_old)[u, u]
     actor: Callable[[PyTree], PyTree]
     log_prob: Callable[[PyTree, Array, Array], Array]
+    hold: Callable[[PyTree, Float[Array, ""]], PyTree]
 
 
 class Algorithm(NamedTuple):

@@ -9,6 +9,7 @@ The same holds for the shape of the state distribution when an occupancy is summ
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -37,6 +38,7 @@ class SoftPolicy(eqx.Module):
     value: Values
     suboptimality: Float[Array, ""]
     sweeps: Int[Array, ""]
+    hold: Float[Array, ""] | None = None  # weight of the KL divergence from this policy in the next policy step
 
 
 def next_value(mdp: MDP, value: Values) -> Table:
@@ -221,6 +223,19 @@ def curvature(mdp: MDP, log_prob: Table, direction: Table) -> Float[Array, ""]:
     return jnp.sum(rho * (action_value - mean) ** 2) / mdp.temperature
 
 
+def held(mdp: MDP, policy: SoftPolicy, reward: Table) -> tuple[Table, Values | float]:
+    """The reward that stands for this one and the policy's hold, at the same temperature, and its potential.
+
+    With the hold's weight w and s = w/(1+w) it is (1-s) r + s a log pi_old. For an optimal pi_old that is the mixture
+    (1-s) r + s r_old, shaped by the potential s V_old, which has to be added to the values that come out.
+    """
+    if policy.hold is None:
+        return reward, 0.0
+    share = policy.hold / (1 + policy.hold)
+    log_prob = policy.log_prob if mdp.allowed is None else jnp.where(mdp.allowed, policy.log_prob, 0.0)
+    return (1 - share) * reward + share * mdp.temperature * log_prob, share * policy.value
+
+
 def exact_solver(mdp: MDP, rounds: int = 0, suboptimality: float = 0.0) -> ExactSolver:
     """The exact world's policy step.
 
@@ -241,8 +256,10 @@ def exact_solver(mdp: MDP, rounds: int = 0, suboptimality: float = 0.0) -> Exact
 
     def improve(policy: SoftPolicy, _draw: None, reward: Reward, _key: Array) -> tuple[SoftPolicy, Metrics]:
         table = mdp.table(reward(mdp.pairs()))
-        policy = policy_iteration(policy, table) if rounds else solve(mdp, table, policy.value, suboptimality)
-        return policy, {"suboptimality": policy.suboptimality}
+        table, potential = held(mdp, policy, table)
+        start = replace(policy, value=policy.value - potential)
+        found = policy_iteration(start, table) if rounds else solve(mdp, table, start.value, suboptimality)
+        return replace(found, value=found.value + potential), {"suboptimality": found.suboptimality}
 
     return ExactSolver(
         init,
@@ -252,4 +269,5 @@ def exact_solver(mdp: MDP, rounds: int = 0, suboptimality: float = 0.0) -> Exact
         lambda policy, direction: curvature(mdp, policy.log_prob, direction),
         actor=lambda policy: policy,
         log_prob=lambda policy, state, action: policy.log_prob[state, action],
+        hold=lambda policy, weight: replace(policy, hold=weight),
     )

@@ -1,8 +1,9 @@
 """Soft actor-critic (Haarnoja et al. 2018) for a reward that is a function, not data.
 
 The soft value is V(s) = E_pi[min_i Q_i(s, a) - a log pi(a|s)] with temperature a; the critic regresses on
-r + g V(s') (by default), the actor climbs V. With a prior policy, log pi - log prior takes the place of log pi; a
-partner is a function that the critic loss fits together with the critic.
+r + g V(s') (by default), the actor climbs V. With a prior policy, log pi - log prior takes the place of log pi, or,
+where the policy is held near it with weight w, w (log pi - log prior) is added; a partner is a function that the
+critic loss fits together with the critic.
 """
 
 import math
@@ -54,6 +55,7 @@ class SacState(eqx.Module):
     temperature_optimizer: PyTree
     partner: PyTree = None  # optimised with the critic
     prior: PyTree = None  # an actor that stays as it is
+    hold: Float[Array, ""] | None = None  # what the divergence from the prior weighs beside the entropy; None: alone
 
 
 def sac(
@@ -109,17 +111,20 @@ def sac(
         return actor(standardise(obs))
 
     def propose(
-        actor: PyTree, prior: PyTree, obs: Num[Array, "batch obs"], key: Array
+        actor: PyTree, agent: SacState, obs: Num[Array, "batch obs"], key: Array
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        """Actions and their log density, relative to the prior's where there is one."""
+        """Actions and their log density, relative to the prior's where there is one; held, the sum of both."""
         action, log_prob = policy(actor, obs).sample_with_log_prob(key)
-        return action, log_prob if prior is None else log_prob - policy(prior, obs).log_prob(action)
+        if agent.prior is None:
+            return action, log_prob
+        relative = log_prob - policy(agent.prior, obs).log_prob(action)
+        return action, relative if agent.hold is None else log_prob + agent.hold * relative
 
     def smallest_q(critic: QEnsemble, obs: Num[Array, "batch obs"], action: Array) -> Float[Array, " batch"]:
         return jnp.min(critic(standardise(obs), action), axis=0)
 
     def soft_value(agent: SacState, critic: QEnsemble, obs: Array, key: Array) -> Float[Array, " batch"]:
-        action, log_prob = propose(agent.actor, agent.prior, obs, key)
+        action, log_prob = propose(agent.actor, agent, obs, key)
         return smallest_q(critic, obs, action) - jnp.exp(agent.log_temperature) * log_prob
 
     def after_end(reward: Reward) -> EndValue:
@@ -166,7 +171,7 @@ def sac(
         moving, fixed = eqx.partition(agent.actor, eqx.is_inexact_array)
 
         def loss(moving: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
-            action, log_prob = propose(eqx.combine(moving, fixed), agent.prior, batch.obs, key)
+            action, log_prob = propose(eqx.combine(moving, fixed), agent, batch.obs, key)
             q, entropy = mean(smallest_q(agent.critic, batch.obs, action)), -mean(log_prob)
             return -temperature * entropy - q, (q, entropy)
 
@@ -222,4 +227,7 @@ def sac(
         log_prob=lambda actor, obs, action: policy(actor, obs).log_prob(action),
         q=lambda agent, obs, action: smallest_q(agent.critic, obs, action),
         v=lambda agent, obs, key: soft_value(agent, agent.critic, obs, key),
+        hold=lambda agent, weight: replace(
+            agent, prior=jax.tree.map(jnp.copy, agent.actor), hold=weight.astype(jnp.float32)
+        ),
     )

@@ -3,10 +3,14 @@
 V(s) = a log sum_a exp(Q(s,a)/a) and pi = exp((Q - V)/a) with temperature a and Q the smallest critic, as in
 `rl/exact.py`; the critic regresses on r + g V(s') (by default). A partner is a function that the critic loss fits
 together with the critic.
+
+Held near the policy of old values Q', V' with weight w, values are Q + w (Q - Q') and V + w (V - V'), in the loss and
+in what follows a step: Q stays what the policy is read off, and pi is the best answer to r - w a log(pi/pi').
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -45,6 +49,8 @@ class SoftQState(eqx.Module):
     target_critic: DiscreteQEnsemble
     critic_optimizer: PyTree
     partner: PyTree = None  # optimised with the critic
+    prior: DiscreteQEnsemble | None = None  # the critic of the policy near which this one is held
+    hold: Float[Array, ""] | None = None  # what the divergence from it weighs beside the entropy
 
 
 def softq(
@@ -88,6 +94,17 @@ def softq(
     def soft_value(critic: DiscreteQEnsemble, obs: Num[Array, "batch obs"]) -> Float[Array, " batch"]:
         return temperature * jax.nn.logsumexp(logits(critic, obs), axis=-1)
 
+    def beyond(
+        agent: SoftQState, now: Float[Array, "..."], before: Callable[[DiscreteQEnsemble], Float[Array, "..."]]
+    ) -> Float[Array, "..."]:
+        """Values as far beyond the old ones as the hold asks for."""
+        return now if agent.prior is None or agent.hold is None else now + agent.hold * (now - before(agent.prior))
+
+    def smallest(
+        critic: DiscreteQEnsemble, obs: Num[Array, "batch obs"], action: Integer[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        return jnp.min(q_of(critic, obs, action), axis=0)
+
     def policy(critic: DiscreteQEnsemble, obs: Num[Array, "*batch obs"]) -> Categorical:
         return Categorical(logits(critic, obs))
 
@@ -109,8 +126,8 @@ def softq(
         def loss(fitted: PyTree) -> Float[Array, ""]:
             critic, partner = eqx.combine(fitted, fixed)
             fit = Fit(
-                lambda obs, action: q_of(critic, obs, action),
-                lambda obs: soft_value(critic, obs),
+                lambda obs, action: beyond(agent, q_of(critic, obs, action), lambda old: smallest(old, obs, action)),
+                lambda obs: beyond(agent, soft_value(critic, obs), lambda old: soft_value(old, obs)),
                 partner,
                 reward,
                 next_value,
@@ -124,7 +141,15 @@ def softq(
         critic, partner = eqx.combine(optax.apply_updates(fitted, step), fixed)
         target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
         average = optax.incremental_update(critic, agent.average, config.newest(run_updates))
-        return SoftQState(critic, average, target_critic, optimizer, partner), value
+        agent = replace(
+            agent,
+            critic=critic,
+            average=average,
+            target_critic=target_critic,
+            critic_optimizer=optimizer,
+            partner=partner,
+        )
+        return agent, value
 
     def improve(
         agent: SoftQState, draw: Callable[[Array], Transition], reward: Reward, key: Array
@@ -140,7 +165,9 @@ def softq(
         def update(agent: SoftQState, prepared: tuple[Transition, Array, Array]) -> tuple[SoftQState, Metrics]:
             batch, paid, worth_of_end = prepared
             next_obs, terminated = successors(batch)
-            next_value = jnp.minimum(soft_value(agent.target_critic, next_obs), cap + most_bonus)
+            next_value = soft_value(agent.target_critic, next_obs)
+            next_value = beyond(agent, next_value, lambda old: soft_value(old, next_obs))
+            next_value = jnp.minimum(next_value, cap + most_bonus)
             next_value = jnp.where(terminated, worth_of_end, next_value)
             metrics = describe(agent, batch.obs)
             agent, value = update_critic(agent, batch, paid, next_value)
@@ -156,6 +183,9 @@ def softq(
         act=lambda critic, obs, key: policy(critic, obs).sample(key),
         mode=lambda critic, obs: policy(critic, obs).mode(),
         log_prob=lambda critic, obs, action: policy(critic, obs).log_prob(action),
-        q=lambda agent, obs, action: jnp.min(q_of(agent.critic, obs, action), axis=0),
+        q=lambda agent, obs, action: smallest(agent.critic, obs, action),
         v=lambda agent, obs, _key: soft_value(agent.critic, obs),
+        hold=lambda agent, weight: replace(
+            agent, prior=jax.tree.map(jnp.copy, agent.critic), hold=weight.astype(jnp.float32)
+        ),
     )
