@@ -55,6 +55,7 @@ def test_settings_are_those_of_the_run_unless_others_are_given(run: ti.Run) -> N
         ({"task": "Pendulum-v1"}, "cannot act in Pendulum-v1"),
         ({"task_args": {"change": "gravity:3"}}, "only those of MuJoCo's robots"),
         ({"episodes": 0}, "episodes must be at least 1"),
+        ({"steps": 300}, "use at least 2000"),
     ],
 )
 def test_what_cannot_be_transferred_is_said(run: ti.Run, changes: dict[str, object], sentence: str) -> None:
@@ -92,7 +93,7 @@ def test_the_page_tells_who_earns_what() -> None:
 @pytest.mark.slow
 def test_a_whole_transfer_can_be_stopped_and_asked_again(run: ti.Run, capsys: pytest.CaptureFixture[str]) -> None:
     out = run.path.with_name("transfer")
-    found = ti.transfer(run, seeds=1, steps=260, bc_steps=1000, episodes=2, out=out)
+    found = ti.transfer(run, seeds=1, steps=2000, bc_steps=1000, episodes=2, out=out)
     assert set(found.arms) == {"learned", "carried", "bc", "true", "zero", "random"}
     assert len(found.arms["carried"].returns) == 2
     for name in ("learned", "zero"):
@@ -101,7 +102,7 @@ def test_a_whole_transfer_can_be_stopped_and_asked_again(run: ti.Run, capsys: py
         assert not made.world.pays_truth
         assert np.isfinite(made.summary["returns"]).all()
         assert (out / name / "report.html").exists()
-    told = ["--seeds", "1", "--steps", "260", "--episodes", "2", "--out", str(out), "--json"]
+    told = ["--seeds", "1", "--steps", "2000", "--episodes", "2", "--out", str(out), "--json"]
     main(["reward", "transfer", str(run.path), *told])
     assert json.loads(capsys.readouterr().out)["arms"] == json.loads((out / "transfer.json").read_text())["arms"]
     assert (out / "transfer.html").read_text().startswith("<!DOCTYPE html>")

@@ -17,6 +17,7 @@ Tables are r(s, a), or r(s, a, s') with an entry for every state.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -34,6 +35,9 @@ Tabular = Float[np.ndarray, "states actions *following"]
 
 NOTHING = 1e-6  # of a reward's largest number: what is left of it and no larger is rounding
 TIE = 1e-9  # of the largest value that there could be: actions that differ less are equally good
+
+
+_value = jax.jit(evaluate)  # as one program for all policies of a world
 
 
 # --- what is compared ------------------------------------------------------------------------------------
@@ -138,7 +142,7 @@ def starc(reward: Tabular, mdp: MDP) -> Values:
     """E[R(s,a,S') - V(s) + g V(S')] of every state and action, V the value of uniform actions."""
     mean = jnp.asarray(expected(reward, mdp))
     uniform = jnp.full(mean.shape, -jnp.log(float(mdp.actions)))
-    value = evaluate(mdp, uniform, mean)
+    value = _value(mdp, uniform, mean)
     return settled(np.asarray(mean - value[:, None] + mdp.discount * next_value(mdp, value)).ravel(), reward)
 
 
@@ -155,7 +159,7 @@ def regret(mdp: MDP, followed: Table, judge: Table) -> float:
     chance = jnp.full(judge.shape, 1 / mdp.actions)
 
     def earns(prob: Any) -> float:
-        return float(jnp.vdot(mdp.initial, evaluate(mdp, jnp.log(jnp.asarray(prob)), jnp.asarray(judge))))
+        return float(jnp.vdot(mdp.initial, _value(mdp, jnp.log(jnp.asarray(prob)), jnp.asarray(judge))))
 
     most, least = earns(best_policy(mdp, judge)), earns(chance)
     if most - least <= TIE * max(1.0, float(np.abs(judge).max())) * float(mdp.mass):
@@ -168,7 +172,7 @@ def best_policy(mdp: MDP, reward: Table) -> Table:
     tie = TIE * max(1.0, float(np.abs(reward).max())) * float(mdp.mass)
     prob = np.full(reward.shape, 1 / mdp.actions)
     for _ in range(mdp.states * mdp.actions):
-        value = evaluate(mdp, jnp.log(jnp.asarray(prob)), jnp.asarray(reward))
+        value = _value(mdp, jnp.log(jnp.asarray(prob)), jnp.asarray(reward))
         q = np.asarray(reward + mdp.discount * next_value(mdp, value))
         best = q >= q.max(axis=1, keepdims=True) - tie
         better = best / best.sum(axis=1, keepdims=True)

@@ -20,10 +20,11 @@ from trustirl.runs.playing import played
 from trustirl.runs.policies import read_policies
 from trustirl.runs.run import Run, load
 from trustirl.tasks.gym import ControlTask, make_control_task, task_of_file
-from trustirl.training.train import ask, resume, train, train_expert
+from trustirl.training.train import ask, resume, setting_groups, train, train_expert
+from trustirl.worlds.fixed_reward import iterations
 from trustirl.worlds.job import Experiment, settle
 from trustirl.worlds.learned_reward import groups
-from trustirl.worlds.world import RETRAIN, Task, task_name
+from trustirl.worlds.world import EXPERT, RETRAIN, Task, task_name
 
 ROOT = 3  # of the episodes; those of training, of experts and of `trustirl evaluate` have others
 ARMS = {
@@ -89,8 +90,11 @@ def transfer(
         for name in ARMS:
             if (folder / name / "config.json").exists():
                 shutil.rmtree(folder / name)
-    folder.mkdir(parents=True, exist_ok=True)
     named = _task_of(learned, task)
+    schedules = groups(learned.config)["plan"], setting_groups(EXPERT, named)["plan"]
+    for schedule in schedules:  # what nobody could keep is refused before anything is trained
+        iterations(steps or learned.config["steps"], schedule)
+    folder.mkdir(parents=True, exist_ok=True)
     told: dict[str, Any] = {"task_args": dict(control_task.env_kwargs), "steps": steps, "seeds": seeds}
 
     def again(**more: Any) -> Callable[[Path], Run]:
