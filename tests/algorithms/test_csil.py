@@ -15,7 +15,15 @@ from trustirl.core.descend import fitted
 from trustirl.core.measure import minibatches
 from trustirl.core.records import Parts
 from trustirl.core.types import ExpertData, Transition
-from trustirl.nets.policies import largest_log_ratio
+from trustirl.nets.agent_rewards import log_ratio_reward
+from trustirl.nets.policies import (
+    INSIDE,
+    LEAST_VARIANCE,
+    MOST_STD,
+    StationaryActor,
+    TanhGaussian,
+    largest_log_ratio,
+)
 from trustirl.rl.config import SolverConfig
 from trustirl.rl.sac import sac
 from trustirl.rl.targets import Fit
@@ -70,6 +78,51 @@ def test_a_clone_is_the_soft_optimal_answer_to_its_own_reward(begun: tuple[Any, 
     np.testing.assert_allclose(mass, 1.0, atol=0.02)  # V = scale * log of it = 0
     inside = np.abs(grid) < 0.98
     np.testing.assert_allclose(optimal[:, inside], np.exp(log_prob[:, inside]), rtol=1e-3, atol=1e-4)
+
+
+def test_no_reward_is_greater_than_its_bound_and_one_reaches_it() -> None:
+    """Of any head, anywhere, at the border of actions, too; per dimension of actions."""
+    actor = StationaryActor(3, 2, 16, 2, jax.random.key(0))
+    rng, limit = np.random.default_rng(0), largest_log_ratio()
+    obs, action = rng.normal(size=(300, 3)) * 5, rng.uniform(-1.0, 1.0, (300, 2))
+    action[:100] = np.sign(action[:100])
+    batch = Transition(*(jnp.asarray(x, jnp.float32) for x in (obs, action, np.ones(300))))
+    statistics = np.zeros(3, np.float32), np.ones(3, np.float32)
+    # As a head is at first, and with means far out and as narrow as it can be; on the diagonal stand logarithms.
+    for spread, height in ((0.0, 0.0), (-5.0, 1.0), (-40.0, 30.0)):
+        diagonal = jnp.broadcast_to(spread * jnp.eye(16, dtype=jnp.float32), actor.factors.shape)
+        means = jnp.asarray(height * rng.normal(size=actor.mean.shape), jnp.float32)
+        head = eqx.tree_at(lambda net: (net.factors, net.mean), actor, (diagonal, means))
+        assert float(log_ratio_reward(head, *statistics, 1 / 2)(batch).max()) <= limit + 1e-4
+    # The narrowest head, asked at its mean, just where actions are cut off.
+    mean = jnp.full((1, 2), np.arctanh(INSIDE), jnp.float32)
+    least = jnp.log(jnp.full((1, 2), MOST_STD * np.tanh(np.sqrt(LEAST_VARIANCE)), jnp.float32))
+    narrow = TanhGaussian(mean, least)
+    most = narrow.log_prob(jnp.full((1, 2), INSIDE, jnp.float32))[0] / 2 + np.log(2)
+    assert float(most) == pytest.approx(limit, abs=1e-3)
+
+
+def test_offline_the_reward_stays_the_clones_and_values_follow_it() -> None:
+    """Without rows of the learner nothing would hold the reward down: its own loss is left out."""
+    here: dict[str, Any] = {}
+    there: dict[str, Any] = {}
+    csil(parts(here)._replace(own_rows=False), CsilConfig())
+    csil(parts(there), CsilConfig())
+    rng = np.random.default_rng(0)
+    obs, action = rng.normal(size=(6, 3)), rng.uniform(-0.9, 0.9, (6, 1))
+    batch = Transition(*map(jnp.asarray, (obs, action, np.ones(6))), expert=jnp.ones(6, bool))
+    after = jnp.asarray(rng.normal(size=6))
+
+    def loss(height: jax.Array, seen: dict[str, Any]) -> jax.Array:
+        q = lambda s, a: (s[:, 0] * a[:, 0] ** 2)[None]  # noqa: E731
+        fit = Fit(q, lambda _: jnp.zeros(6), lambda _: height * jnp.ones(6), jnp.zeros(6), after, 0.9)
+        return seen["critic_loss"](fit, batch)
+
+    error = (obs[:, 0] * action[:, 0] ** 2 - 0.3 - 0.9 * np.asarray(after)) ** 2
+    steep = (2 * obs[:, 0] * action[:, 0]) ** 2
+    assert float(loss(jnp.asarray(0.3), here)) == pytest.approx(error.mean() + np.sqrt(steep.mean()), rel=1e-4)
+    assert float(jax.grad(loss)(jnp.asarray(0.3), here)) == 0
+    assert not np.isfinite(float(loss(jnp.asarray(0.3), there)))  # the test can tell
 
 
 def test_init_clones_and_its_prior_and_reward_are_the_clone(begun: tuple[Any, Any]) -> None:

@@ -140,7 +140,7 @@ def test_the_loss_is_the_dual_and_has_its_minimum(problem: Problem, solution: np
     pairs = np.arange(STATES * ACTIONS)
     rows = np.concatenate([np.repeat(pairs, counts.ravel()) for counts in (problem.own, problem.shown)])
     expert = np.arange(len(rows)) >= problem.own.sum()
-    plain = P2ilConfig(eta=ETA, reference_rows="own", reward_penalty=0.0, value_penalty=0.0)
+    plain = P2ilConfig(eta=ETA, reference_rows="own", reward_penalty=0.0, value_penalty=0.0, regression=0.0)
     with jax.enable_x64(True):
         loss = jax.jit(loss_of(problem, rows, expert, plain))
         slope = jax.jit(jax.grad(loss))
@@ -160,22 +160,23 @@ def test_the_loss_is_the_dual_and_has_its_minimum(problem: Problem, solution: np
 def test_ends_and_penalties_in_plain_numpy() -> None:
     given, rng = values(), np.random.default_rng(1)
     paid, absorbing = rng.normal(size=8), 0.7
-    config = P2ilConfig(eta=0.4, reference_rows="own", reward_penalty=0.3, value_penalty=0.2)
+    config = P2ilConfig(eta=0.4, reference_rows="own", reward_penalty=0.3, value_penalty=0.2, regression=0.6)
     batch = rows()
     fit = Fit(
         lambda *_: jnp.asarray(given.q),
         lambda _: jnp.asarray(given.v),
         lambda _: jnp.asarray(paid),
         jnp.zeros(8),
-        jnp.zeros(8),
+        jnp.asarray(given.after),
         0.9,
         lambda reward: absorbing + 0.0 * reward(batch)[0],
     )
     following = 0.9 * np.where(ENDED, absorbing, given.v)
+    target = paid + 0.9 * np.where(ENDED, absorbing, given.after)
     error = (paid + following - given.q)[:, ~EXPERT]
     wanted = (logsumexp(0.4 * error, axis=1) - np.log((~EXPERT).sum())).mean() / 0.4
     wanted += (given.v - following - paid)[EXPERT].mean()
-    wanted += 0.3 * (paid**2).mean() + 0.2 * (given.q**2).mean()
+    wanted += 0.3 * (paid**2).mean() + 0.2 * (given.q**2).mean() + 0.6 * ((given.q - target) ** 2).mean()
     assert float(logistic(config)(fit, batch)) == pytest.approx(wanted, rel=1e-5)
 
 

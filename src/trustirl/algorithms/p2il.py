@@ -8,7 +8,9 @@ every reward r_w, has the dual
 where V is the soft value of Q. At its minimum m exp(eta d), normalised, is an occupancy, that of the soft policy
 of Q: it has the expert's features, and is as near to m as such a one can be. `logistic` is this loss on minibatches.
 The last term is the mean of V(s) - g V(s') over the expert's rows; V(s') moves with Q, or occupancies would not be
-carried from state to state. Squares of r and Q choose among rewards that differ by shaping and keep them bounded.
+carried from state to state. Squares of r and Q choose among rewards that differ by shaping and keep them bounded. The
+exponential lifts values that are too low, and leaves those that are too high where no expert was: there the policy
+would follow what nobody has seen, and so a squared error by the target critic is added (`regression`, ours).
 
 After an end the reward of the absorbing state is paid for ever (T2), as everywhere: the rows that stand for it have
 d = 0 and are left out, and their shares of the other two terms are the same and cancel.
@@ -44,12 +46,14 @@ class P2ilConfig:
     """Weight of the mean square of rewards."""
     value_penalty: float = 0.0
     """Weight of the mean square of values."""
+    regression: float = 1.0
+    """Weight of the squared Bellman error, which also keeps values from growing where they are too high already."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
         positive(self, "eta")
-        at_least(0, self, "reward_penalty", "value_penalty")
-        at_most(1_000_000, self, "eta", "reward_penalty", "value_penalty")
+        at_least(0, self, "reward_penalty", "value_penalty", "regression")
+        at_most(1_000_000, self, "eta", "reward_penalty", "value_penalty", "regression")
 
 
 def logistic(config: P2ilConfig, own_rows: bool = True) -> CriticLoss:
@@ -61,13 +65,15 @@ def logistic(config: P2ilConfig, own_rows: bool = True) -> CriticLoss:
         assert batch.expert is not None
         next_obs, ended = successors(batch)
         paid, q = fit.partner(batch), fit.q(batch.obs, batch.action)
-        following = fit.discount * jnp.where(ended, fit.end(fit.partner), fit.v(next_obs))
+        end = fit.end(fit.partner)
+        following = fit.discount * jnp.where(ended, end, fit.v(next_obs))
         rows = ~batch.expert | all_rows
         exponents = jnp.where(rows, config.eta * (paid + following - q), -jnp.inf)
         bellman = (jax.nn.logsumexp(exponents, axis=-1) - jnp.log(jnp.sum(rows))) / config.eta
         shown = jnp.mean(fit.v(batch.obs) - following - paid, where=batch.expert)
         size = config.reward_penalty * jnp.mean(paid**2) + config.value_penalty * jnp.mean(q**2)
-        return jnp.mean(bellman) + shown + size
+        target = jax.lax.stop_gradient(paid + fit.discount * jnp.where(ended, end, fit.next_value))
+        return jnp.mean(bellman) + shown + size + config.regression * jnp.mean((q - target) ** 2)
 
     return loss
 
@@ -95,7 +101,7 @@ AUTHORS: dict[str, Any] = {
     "termination": "T0",
     "actor_learning_rate": 3e-5,
 }
-AUTHORS |= {"reference_rows": "own", "eta": 1.0, "value_penalty": 0.5, "reward_width": 256}
+AUTHORS |= {"reference_rows": "own", "eta": 1.0, "value_penalty": 0.5, "regression": 0.0, "reward_width": 256}
 OURS = {
     "critics": 1,
     "temperature": 0.01,
@@ -103,6 +109,7 @@ OURS = {
     "layer_norm": True,
     "learning_rate": 1e-3,
     "actor_learning_rate": 3e-4,
+    "tau": 0.02,
     "averaging": 0.1,
 }
 SMALL: dict[str, Any] = {
@@ -114,7 +121,7 @@ SMALL: dict[str, Any] = {
 }
 TASKS = {
     "CartPole-v1": SMALL | {"batch": 128, "temperature": 0.02, "learning_rate": 5e-4, "steps": 20_500},
-    "Pendulum-v1": SMALL | {"steps": 15_500},
+    "Pendulum-v1": SMALL | {"batch": 128, "discount": 0.98, "steps": 15_500},
 }
 ENTRY = Entry(
     name="p2il",
