@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jaxtyping import PyTree
 from scipy.special import logsumexp
@@ -245,6 +246,21 @@ def test_a_partner_is_fitted_with_the_critic(name: str) -> None:
     improved = improve(agent)
     assert float(improved.partner.value) == pytest.approx(0.5, abs=0.05)
     assert differs(improved.critic, agent.critic)
+
+
+def test_a_partner_may_have_a_step_size_of_its_own() -> None:
+    """As if it had an Adam of its own, whatever the sizes of gradients."""
+    config = SolverConfig(learning_rate=0.01, partner_learning_rate=0.1)
+    both, alone = config.adam(None), optax.adam(0.1)
+    gradients = [(jnp.ones(2), jnp.asarray([-4.0, 30.0])), (-jnp.ones(2), jnp.asarray([2.0, 1.0]))]
+    state, own = both.init(gradients[0]), alone.init(gradients[0][1])
+    for gradient in gradients:
+        steps, state = both.update(gradient, state)
+        wanted, own = alone.update(gradient[1], own)
+        critic, partner = config.of_both(steps)
+        np.testing.assert_allclose(partner, wanted, rtol=1e-5)
+        np.testing.assert_array_equal(critic, steps[0])
+    assert SolverConfig().of_both((jnp.ones(1), None)) == (jnp.ones(1), None)
 
 
 class OneForExperts(NamedTuple):

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+import jax
 import optax
+from jaxtyping import PyTree
 
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.errors import InputError
@@ -26,6 +28,8 @@ class SolverConfig:
     """Adam's step size for critic and temperature, and for the actor unless it has its own."""
     actor_learning_rate: float | None = None
     """Adam's step size for the actor, which discrete actions do not need; None: the same as the critic's."""
+    partner_learning_rate: float | None = None
+    """Adam's step size for a reward that the critic's loss fits too (csil, p2il); None: the same as the critic's."""
     discount: float = 0.99
     """g."""
     tau: float = 0.005
@@ -48,8 +52,9 @@ class SolverConfig:
         at_most(100, self, "depth", "critics")
         positive(self, "learning_rate", "temperature")
         at_most(1_000_000, self, "temperature")
-        if self.actor_learning_rate is not None:
-            positive(self, "actor_learning_rate")
+        for name in ("actor_learning_rate", "partner_learning_rate"):
+            if getattr(self, name) is not None:
+                positive(self, name)
         if not 0.0 < self.tau <= 1.0:
             raise InputError(f"tau must lie in (0, 1], got {self.tau}.")
         if not 0.0 <= self.discount < 1.0:
@@ -65,6 +70,12 @@ class SolverConfig:
         if run_updates is None or self.annealing == 1.0:
             return optax.adam(first)
         return optax.adam(optax.linear_schedule(first, self.annealing * first, run_updates))
+
+    def of_both(self, steps: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        """Adam's steps of critic and partner, each of its own size: Adam scales every entry by itself."""
+        critic, partner = steps
+        share = 1.0 if self.partner_learning_rate is None else self.partner_learning_rate / self.learning_rate
+        return critic, jax.tree.map(lambda step: share * step, partner)
 
     def newest(self, run_updates: int | None) -> float:
         """Share of the newest policy in their average, so that the average reaches back as far as it should."""

@@ -151,7 +151,7 @@ def sac(
 
         value, gradient = jax.value_and_grad(loss)(fitted)
         step, optimizer = adam.update(gradient, agent.critic_optimizer)
-        critic, partner = eqx.combine(optax.apply_updates(fitted, step), fixed)
+        critic, partner = eqx.combine(optax.apply_updates(fitted, config.of_both(step)), fixed)
         target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
         agent = replace(
             agent, critic=critic, partner=partner, target_critic=target_critic, critic_optimizer=optimizer

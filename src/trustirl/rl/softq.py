@@ -138,7 +138,7 @@ def softq(
 
         value, gradient = jax.value_and_grad(loss)(fitted)
         step, optimizer = adam.update(gradient, agent.critic_optimizer)
-        critic, partner = eqx.combine(optax.apply_updates(fitted, step), fixed)
+        critic, partner = eqx.combine(optax.apply_updates(fitted, config.of_both(step)), fixed)
         target_critic = optax.incremental_update(critic, agent.target_critic, config.tau)
         average = optax.incremental_update(critic, agent.average, config.newest(run_updates))
         agent = replace(
