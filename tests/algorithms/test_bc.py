@@ -71,3 +71,45 @@ def test_held_out_steps_are_never_drawn(tmp_path: Path) -> None:
     run = ti.train("bc", demos=demos, steps=160, out=tmp_path / "run", **SMALL)
     assert (column(run, "held_out_loss")[:, -1] > 2).all()
     assert (column(run, "log_likelihood")[:, -1] > -0.1).all()
+
+
+def two_ways() -> ti.Demos:
+    """Some demonstrators swing the pendulum left and as many right, and nobody does what lies between."""
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(400, 3))
+    side = rng.choice([-1, 1], (400, 1))
+    return ti.Demos.from_numpy(obs, side * (1.2 + 0.2 * obs[:, :1].clip(-1, 1)) + 0.02 * rng.normal(size=(400, 1)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "between"), [({"components": 2}, 0.05), ({}, 1), ({"loss": "squared-error"}, 1)]
+)
+def test_where_there_are_two_ways_a_mixture_takes_one_and_a_gaussian_neither(
+    settings: dict[str, Any], between: float, tmp_path: Path
+) -> None:
+    """Actions of about -1.2 and 1.2 are demonstrated: the single middle is near 0, where nobody ever was."""
+    question = SMALL | {"task": "Pendulum-v1", "seeds": 1, "width": 32, "updates": 500, "fit_batch": 64}
+    run = ti.train("bc", demos=two_ways(), steps=1000, out=tmp_path / "run", **question | settings)
+    obs = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
+    usual, _ = run.policy.predict(obs, deterministic=True)
+    assert (np.abs(usual) < 0.8).mean() == pytest.approx(between, abs=0.2)
+    if "loss" not in settings:
+        drawn, _ = run.policy.predict(obs)
+        assert ((np.abs(drawn) < 0.8).mean() < 0.1) == (between < 0.5)
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "words"),
+    [
+        ("CartPole-v1", {"components": 2}, "for continuous actions"),
+        ("CartPole-v1", {"loss": "squared-error"}, "for continuous actions"),
+        ("Pendulum-v1", {"components": 2, "loss": "squared-error"}, "no single middle"),
+        ("Pendulum-v1", {"components": 0}, "components must be at least 1"),
+        ("Pendulum-v1", {"loss": "squared"}, "squared-error"),
+    ],
+)
+def test_fits_that_cannot_be_are_refused(task: str, settings: dict[str, Any], words: str, tmp_path: Path) -> None:
+    demos = noisy(2) if task == "CartPole-v1" else two_ways()
+    with pytest.raises(ti.InputError, match=words):
+        ti.train("bc", demos=demos, steps=20, out=tmp_path / "run", **SMALL | {"task": task} | settings)
+    assert not (tmp_path / "run").exists()

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from trustirl.core.errors import InputError
 from trustirl.core.records import Solver
 from trustirl.core.spaces import Spaces
-from trustirl.nets.policies import GaussianActor
+from trustirl.nets.policies import MixtureActor, StationaryActor
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.policy import HostPolicy, Policies
 from trustirl.runs.policies import (
@@ -25,6 +26,7 @@ from trustirl.runs.policies import (
 )
 
 OBS, ACTIONS, SEEDS = 5, 3, 3
+COMPONENTS = 4  # of a mixture
 BOUND = np.ones(ACTIONS, np.float32)
 CONTINUOUS = Spaces(
     name="box", obs_dim=OBS, action_dim=ACTIONS, discrete=False, action_low=-BOUND, action_high=3 * BOUND
@@ -45,13 +47,23 @@ class Case(NamedTuple):
     params=[
         (CONTINUOUS, {}),
         (CONTINUOUS, {"depth": 1, "layer_norm": True}),
+        (CONTINUOUS, {"head": "mixture"}),
         (CONTINUOUS, {"head": "stationary"}),
         (CONTINUOUS, {"head": "stationary", "width": 9, "depth": 1}),
         (DISCRETE, {"critics": 1}),
         (DISCRETE, {"critics": 3, "temperature": 0.05}),
         (DISCRETE, {"critics": 2, "layer_norm": True, "temperature": 0.7}),
     ],
-    ids=["sac", "shallow sac", "stationary", "narrow stationary", "one critic", "three critics", "layer norm"],
+    ids=[
+        "sac",
+        "shallow sac",
+        "mixture",
+        "stationary",
+        "narrow stationary",
+        "one critic",
+        "three critics",
+        "layer norm",
+    ],
 )
 def case(request: pytest.FixtureRequest) -> Case:
     spaces, settings = request.param
@@ -62,7 +74,7 @@ def trained(spaces: Spaces, settings: dict[str, Any]) -> Case:
     """Actors as after training: every parameter has moved, those of norms too, and log_std reaches its limits."""
     head = settings.pop("head", "gaussian")
     config = SolverConfig(**{"width": 16, **settings})
-    slots = {} if spaces.discrete else {"make_actor": actor_maker(head, spaces, config)}
+    slots = {} if spaces.discrete else {"make_actor": actor_maker(head, spaces, config, COMPONENTS)}
     solver = make_solver(spaces, config, MEAN, STD, **slots)
     keys = jax.vmap(jax.random.key)(jnp.arange(SEEDS))
     actors = jax.jit(jax.vmap(lambda key: solver.actor(solver.init(key))))(keys)
@@ -96,7 +108,7 @@ def test_density_of_what_is_drawn_is_the_solvers(case: Case) -> None:
     """The distribution by the solver's own log density, the action by the formula that turns noise into it."""
     spaces, solver, actors, policies = case
     actor, policy, obs = one(actors, 0), policies.of(0), jnp.asarray(observations())
-    noise = policy.noise(np.random.default_rng(2), len(obs))
+    noise = given = policy.noise(np.random.default_rng(2), len(obs))
     if spaces.discrete:
         choices = jnp.broadcast_to(jnp.arange(ACTIONS), (len(obs), ACTIONS)).T
         logits = jax.vmap(lambda action: solver.log_prob(actor, obs, action))(choices).T
@@ -104,12 +116,17 @@ def test_density_of_what_is_drawn_is_the_solvers(case: Case) -> None:
     else:
         inputs = np.clip((obs - MEAN) / np.where(STD > 1e-6, STD, 1), -10, 10).astype(np.float32)
         distribution = actor(jnp.asarray(inputs))
-        if isinstance(actor, GaussianActor):
+        if isinstance(actor, MixtureActor):
+            drawn = (distribution.logits + noise[:, :COMPONENTS]).argmax(axis=-1)
+            assert len(set(np.asarray(drawn).tolist())) > 1
+            distribution = jax.tree.map(lambda x: x[np.arange(len(obs)), drawn], distribution.parts)
+            noise = noise[:, COMPONENTS:]
+        if not isinstance(actor, StationaryActor):
             assert (distribution.log_std == 2).any()
         else:
             assert np.ptp(distribution.log_std) > 0.3
         expected = jnp.tanh(distribution.mean + jnp.exp(distribution.log_std) * noise)
-    np.testing.assert_allclose(policy.act(np.asarray(obs), noise), expected, atol=2e-5)
+    np.testing.assert_allclose(policy.act(np.asarray(obs), given), expected, atol=2e-5)
 
 
 def test_drawn_actions_are_distributed_as_the_solvers(case: Case) -> None:
@@ -125,14 +142,14 @@ def test_drawn_actions_are_distributed_as_the_solvers(case: Case) -> None:
         assert np.abs(difference).max() < 5 * np.sqrt(2 / count)  # entries lie within [-1, 1]
 
 
-@pytest.mark.parametrize("head", ["gaussian", "stationary"])
+@pytest.mark.parametrize("head", ["gaussian", "stationary", "mixture"])
 def test_policies_come_back_from_a_folder_with_their_heads(tmp_path: Path, head: str) -> None:
     _, _, actors, policies = trained(CONTINUOUS, {"head": head})
     save_policies(tmp_path, actors, CONTINUOUS, SolverConfig(width=16), MEAN, STD)
     card = json.loads((tmp_path / "policy.json").read_text())
     assert card["head"] == head
     if head == "gaussian":  # as earlier versions wrote it
-        del card["head"]
+        del card["head"], card["components"]
         (tmp_path / "policy.json").write_text(json.dumps(card))
     obs = observations()
     for seed, policy in enumerate(load_policies(tmp_path)):
@@ -176,3 +193,13 @@ def test_predict_is_the_policy_that_was_evaluated() -> None:
     for rows in (slice(0, 1), 0):  # a batch of one, and one alone
         named, _ = policy.predict({"b": obs[rows, 2:], "a": obs[rows, :2]}, deterministic=True)
         np.testing.assert_allclose(named, likeliest[rows], atol=1e-5)
+
+
+def test_a_mixture_whose_card_tells_of_other_components_is_refused(tmp_path: Path) -> None:
+    actors = trained(CONTINUOUS, {"head": "mixture"}).actors
+    save_policies(tmp_path, actors, CONTINUOUS, SolverConfig(width=16), MEAN, STD)
+    card = json.loads((tmp_path / "policy.json").read_text())
+    for components in (3, 10**9):
+        (tmp_path / "policy.json").write_text(json.dumps(card | {"components": components}))
+        with pytest.raises(InputError):
+            load_policies(tmp_path)

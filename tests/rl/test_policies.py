@@ -19,6 +19,7 @@ from trustirl.nets.policies import (
     GaussianActor,
     StationaryActor,
     TanhGaussian,
+    TanhMixture,
 )
 
 CASES = [(0.0, 0.0), (0.8, -1.0), (-2.0, 0.3), (0.1, 1.5)]
@@ -93,6 +94,48 @@ def test_the_actor_clips_its_log_std() -> None:
     log_std = actor(1e6 * jnp.asarray([[1, 1], [-1, 1], [1, -1], [-1, -1]], jnp.float32)).log_std
     assert float(log_std.min()) == -20
     assert float(log_std.max()) == 2
+
+
+def mixture(count: int = 3, actions: int = 1) -> TanhMixture:
+    """Components of other weights, places and widths."""
+    rng = np.random.default_rng(0)
+    logits, mean, log_std = (
+        rng.normal(size=count),
+        rng.normal(size=(count, actions)),
+        rng.normal(size=(count, actions)),
+    )
+    parts = TanhGaussian(jnp.asarray(2 * mean, jnp.float32), jnp.asarray(0.5 * log_std - 0.5, jnp.float32))
+    return TanhMixture(jnp.asarray(logits, jnp.float32), parts)
+
+
+def repeated(policy: TanhMixture, rows: int) -> TanhMixture:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape)), policy)
+
+
+def test_a_mixture_is_a_density_and_the_weighted_sum_of_its_parts() -> None:
+    u, policy = np.linspace(-7.2, 7.2, 20_001), mixture()
+    action = np.tanh(u)
+    density = np.exp(np.asarray(rate(repeated(policy, len(u)), action[:, None]), float))
+    assert np.trapezoid(density, action) == pytest.approx(1, abs=2e-3)
+    inner = np.abs(u) < 5
+    weights = np.exp(policy.logits) / np.exp(policy.logits).sum()
+    parts = [
+        weight * norm.pdf(u, mean[0], np.exp(log_std[0])) / (1 - action**2)
+        for weight, mean, log_std in zip(weights, policy.parts.mean, policy.parts.log_std, strict=True)
+    ]
+    np.testing.assert_allclose(density[inner], np.sum(parts, axis=0)[inner], rtol=2e-3, atol=1e-5)
+
+
+def test_a_mixture_draws_each_part_by_its_weight() -> None:
+    """The parts are far apart and narrow, so that one sees which was drawn; the mode is the heaviest one's middle."""
+    parts = TanhGaussian(jnp.asarray([[-1.0, 0.5], [1.0, -0.5]]), jnp.full((2, 2), -4.0))
+    policy = repeated(TanhMixture(jnp.log(jnp.asarray([0.3, 0.7])), parts), 20_000)
+    action, log_prob = policy.sample_with_log_prob(jax.random.key(0))
+    right = np.asarray(action[:, 0] > 0)
+    assert right.mean() == pytest.approx(0.7, abs=0.02)
+    np.testing.assert_array_equal(right, np.asarray(action[:, 1] < 0))  # all axes of an action are of one part
+    np.testing.assert_allclose(log_prob, rate(policy, action), atol=1e-5)
+    np.testing.assert_allclose(policy.mode()[0], np.tanh([1.0, -0.5]), atol=1e-6)
 
 
 def stationary(seed: int = 0) -> StationaryActor:

@@ -6,6 +6,7 @@ ones know the others by heart. Single steps held out would tell nothing, since t
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -15,15 +16,21 @@ from jaxtyping import Array, Float, PyTree
 from trustirl.algorithms.entry import Defaults, Entry
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, trainable
+from trustirl.core.errors import InputError
 from trustirl.core.measure import expect
 from trustirl.core.records import Algorithm, DrawBatch, Parts, Solver
 from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
+from trustirl.nets.policies import MixtureActor
 
 
 @dataclass(frozen=True)
 class BcConfig:
     """Settings of the fit."""
 
+    loss: Literal["likelihood", "squared-error"] = "likelihood"
+    """What is fitted: the likelihood of the actions, or their mean squared distance to the policy's middle action."""
+    components: int = 1
+    """Gaussians of which continuous actions are drawn; several where demonstrators do one thing or another."""
     fit_step: float = 1e-3
     """Adam's step size."""
     weight_decay: float = 1e-4
@@ -39,7 +46,8 @@ class BcConfig:
         """Refuse a fit that cannot be."""
         positive(self, "fit_step")
         at_least(0, self, "weight_decay")
-        at_least(1, self, "fit_batch", "updates")
+        at_least(1, self, "fit_batch", "updates", "components")
+        at_most(1000, self, "components")
         at_most(1_000_000, self, "fit_batch", "updates")
         at_least(0, self, "held_out")
         at_most(0.9, self, "held_out")
@@ -55,11 +63,19 @@ class Clone(eqx.Module):
 
 def bc(parts: Parts, config: BcConfig) -> Algorithm:
     """Put the algorithm together; of the solver only the kind of policy counts."""
-    plain: Solver = parts.make_solver()
+    _check(parts, config)
+
+    def mixture(key: Array) -> MixtureActor:
+        spaces, settings = parts.spaces, parts.config
+        return MixtureActor(spaces.obs_dim, spaces.action_dim, settings.width, settings.depth, key, config.components)
+
+    plain: Solver = parts.make_solver(**({"make_actor": mixture} if config.components > 1 else {}))
     solver = plain._replace(actor=lambda clone: clone.actor, outcome=lambda clone: clone.best)
     optimizer = decaying_adam(config.fit_step, 0.0, config.weight_decay)
 
     def misfit(actor: PyTree, pairs: Transition) -> Float[Array, ""]:
+        if config.loss == "squared-error":
+            return expect(lambda batch: jnp.sum((solver.mode(actor, batch.obs) - batch.action) ** 2, axis=-1), pairs)
         return -expect(lambda batch: solver.log_prob(actor, batch.obs, batch.action), pairs)
 
     def init(key: Array, _expert: ExpertData) -> IrlState:
@@ -79,6 +95,18 @@ def bc(parts: Parts, config: BcConfig) -> Algorithm:
         return replace(state, policy=new, optimizer=optimizer_state), metrics
 
     return Algorithm(solver, init, improve)
+
+
+def _check(parts: Parts, config: BcConfig) -> None:
+    """Refuse what has no meaning for the task's actions."""
+    special = config.components > 1 or config.loss == "squared-error"
+    if special and parts.spaces.discrete:
+        raise InputError(
+            "components and the squared error are for continuous actions: leave both as they are where actions are "
+            "finitely many."
+        )
+    if config.components > 1 and config.loss == "squared-error":
+        raise InputError("a mixture has no single middle to which a squared error is: fit its likelihood.")
 
 
 # One network, which gives the logits where actions are finitely many.

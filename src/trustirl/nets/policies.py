@@ -60,6 +60,38 @@ class TanhGaussian(eqx.Module):
         return jnp.sum(gaussian - log_slope, axis=-1)
 
 
+class TanhMixture(eqx.Module):
+    """One of several tanh-Gaussians, drawn by its weight: actions of more than one mode.
+
+    Its samples are no smooth function of the weights, so it can be fitted, but not improved by SAC's gradient.
+    """
+
+    logits: Float[Array, "*batch components"]
+    parts: TanhGaussian  # [*batch, components, actions]
+
+    def sample(self, key: Array) -> Float[Array, "*batch actions"]:
+        """Draw actions."""
+        choice_key, noise_key = jax.random.split(key)
+        return self._chosen(self.parts.sample(noise_key), jax.random.categorical(choice_key, self.logits))
+
+    def sample_with_log_prob(self, key: Array) -> tuple[Float[Array, "*batch actions"], Float[Array, "*batch"]]:
+        """Draw actions with their log density."""
+        action = self.sample(key)
+        return action, self.log_prob(action)
+
+    def mode(self) -> Float[Array, "*batch actions"]:
+        """The median action of the component with the greatest weight."""
+        return self._chosen(self.parts.mode(), jnp.argmax(self.logits, axis=-1))
+
+    def log_prob(self, action: Num[Array, "*batch actions"]) -> Float[Array, "*batch"]:
+        """Log density of given actions."""
+        alike = jnp.broadcast_to(action[..., None, :], self.parts.mean.shape)
+        return jax.nn.logsumexp(jax.nn.log_softmax(self.logits) + self.parts.log_prob(alike), axis=-1)
+
+    def _chosen(self, actions: Array, choice: Integer[Array, "*batch"]) -> Array:
+        return jnp.take_along_axis(actions, choice[..., None, None], axis=-2)[..., 0, :]
+
+
 class Categorical(eqx.Module):
     """Finitely many actions, with unnormalised log probabilities on the last axis."""
 
@@ -105,6 +137,25 @@ class GaussianActor(eqx.Module):
         """The distribution of actions at `obs`."""
         mean, log_std = jnp.split(self.net(obs), 2, axis=-1)
         return TanhGaussian(mean, jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX))
+
+
+class MixtureActor(eqx.Module):
+    """A network from observations to a mixture of tanh-Gaussians: weights, then means, then log deviations."""
+
+    net: MLP
+    components: int = eqx.field(static=True)
+
+    def __init__(self, obs_dim: int, action_dim: int, width: int, depth: int, key: Array, components: int):
+        """A weight, and for each action two outputs, of every component."""
+        self.net = MLP(obs_dim, components * (1 + 2 * action_dim), width, depth, key)
+        self.components = components
+
+    def __call__(self, obs: Float[Array, "*batch obs"]) -> TanhMixture:
+        """The distribution of actions at `obs`."""
+        outputs = self.net(obs)
+        logits, rest = outputs[..., : self.components], outputs[..., self.components :]
+        mean, log_std = jnp.split(rest.reshape(*rest.shape[:-1], 2 * self.components, -1), 2, axis=-2)
+        return TanhMixture(logits, TanhGaussian(mean, jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)))
 
 
 class StationaryActor(eqx.Module):
@@ -165,6 +216,7 @@ def triangle(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 Head = Literal["gaussian", "stationary"]
+PolicyHead = Literal["gaussian", "stationary", "mixture"]  # of policies that no reward is read off
 ACTORS: dict[Head, type[GaussianActor] | type[StationaryActor]] = {
     "gaussian": GaussianActor,
     "stationary": StationaryActor,

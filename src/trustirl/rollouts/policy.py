@@ -37,6 +37,7 @@ class Design(NamedTuple):
     stationary: Stationary | None = (
         None  # the head, whose arrays come last; None: the network's outputs are the policy
     )
+    components: int = 0  # of a mixture; 0: a single Gaussian
 
 
 class Policies(NamedTuple):
@@ -51,7 +52,7 @@ class Policies(NamedTuple):
 
 
 class HostPolicy:
-    """A tanh-Gaussian on [-1, 1]^n, or the softmax of the smallest member's values over the temperature."""
+    """A tanh-Gaussian on [-1, 1]^n, a mixture of them, or the softmax of the smallest member's values."""
 
     def __init__(self, design: Design, weights: Float[np.ndarray, " parameters"]) -> None:
         self._design = design
@@ -68,12 +69,15 @@ class HostPolicy:
         self._obs_low, self._obs_high, self._log_std_low, self._log_std_high = map(_scalar, limits)
         outputs = arrays[2 * design.layers - 1].shape[-1]
         self._actions = outputs if design.discrete else len(arrays[-2][0]) if design.stationary else outputs // 2
+        self._components = design.components
+        if design.components:
+            self._actions = (outputs // design.components - 1) // 2
 
     def mode(self, obs: Float[np.ndarray, "*batch obs"]) -> Num[np.ndarray, "..."]:
         """The likeliest of finitely many actions, or tanh(mean)."""
         if self._design.discrete:
             return _choice(self._logits(obs))
-        return np.tanh(self._gaussian(obs)[0])
+        return np.tanh((self._mixture(obs, ZERO) if self._components else self._gaussian(obs))[0])
 
     def act(
         self, obs: Float[np.ndarray, "*batch obs"], noise: Float[np.ndarray, "*batch actions"]
@@ -81,14 +85,29 @@ class HostPolicy:
         """The action that the noise picks."""
         if self._design.discrete:
             return _choice(self._logits(obs) + noise)
-        mean, log_std = self._gaussian(obs)
+        if self._components:  # noise that chooses one comes first
+            mean, log_std = self._mixture(obs, noise[..., : self._components])
+            noise = noise[..., self._components :]
+        else:
+            mean, log_std = self._gaussian(obs)
         return np.tanh(mean + np.exp(log_std) * noise)
 
     def noise(self, random: np.random.Generator, count: int) -> Float[np.ndarray, "count actions"]:
-        """What `act` needs for `count` observations: Gumbel noise per action, or normal noise per dimension."""
+        """What `act` needs for `count` observations: Gumbel noise per choice, and normal noise per dimension."""
         if self._design.discrete:
             return random.gumbel(size=(count, self._actions)).astype(np.float32)
+        if self._components:
+            choice = random.gumbel(size=(count, self._components)).astype(np.float32)
+            return np.concatenate([choice, random.standard_normal((count, self._actions), np.float32)], axis=1)
         return random.standard_normal((count, self._actions), np.float32)
+
+    def _mixture(self, obs: Float[np.ndarray, "*batch obs"], noise: np.ndarray) -> Pair:
+        """Of the component that the noise picks; without any, of the heaviest one."""
+        outputs, count = self._networks[0](self._standardised(obs)), self._components
+        choice = np.asarray((outputs[..., :count] + noise).argmax(axis=-1))[..., None, None]
+        parts = outputs[..., count:].reshape(*outputs.shape[:-1], 2, count, self._actions)
+        mean, log_std = (np.take_along_axis(parts[..., part, :, :], choice, axis=-2)[..., 0, :] for part in (0, 1))
+        return mean, _clip(log_std, self._log_std_low, self._log_std_high)
 
     def _gaussian(self, obs: Float[np.ndarray, "*batch obs"]) -> tuple[np.ndarray, np.ndarray]:
         outputs = self._networks[0](self._standardised(obs))

@@ -25,7 +25,8 @@ from trustirl.nets.policies import (
     MOST_STD,
     WAVE_HEIGHT,
     GaussianActor,
-    Head,
+    MixtureActor,
+    PolicyHead,
     StationaryActor,
     head_of,
 )
@@ -44,7 +45,8 @@ class PolicyCard:
     spaces: SpacesCard
     solver: SolverConfig
     seeds: Size
-    head: Head = "gaussian"  # of continuous actions
+    head: PolicyHead = "gaussian"  # of continuous actions
+    components: Size = 1  # of a mixture
 
 
 def make_solver(
@@ -54,13 +56,16 @@ def make_solver(
     return (softq if spaces.discrete else sac)(spaces.obs_dim, spaces.action_dim, config, mean, std, **slots)
 
 
-def actor_maker(head: Head, spaces: Spaces, config: SolverConfig) -> MakeActor:
+def actor_maker(head: PolicyHead, spaces: Spaces, config: SolverConfig, components: int = 1) -> MakeActor:
     """For `make_solver`'s `make_actor`: actors of continuous actions with such a head."""
+    if head == "mixture":
+        sizes = spaces.obs_dim, spaces.action_dim, config.width, config.depth
+        return lambda key: MixtureActor(*sizes, key, components)
     return lambda key: ACTORS[head](spaces.obs_dim, spaces.action_dim, config.width, config.depth, key)
 
 
 def host_policies(
-    actors: GaussianActor | StationaryActor | DiscreteQEnsemble,
+    actors: GaussianActor | StationaryActor | MixtureActor | DiscreteQEnsemble,
     config: SolverConfig,
     mean: np.ndarray | None,
     std: np.ndarray | None,
@@ -87,6 +92,7 @@ def host_policies(
         np.inf if mean is None else OBS_LIMIT,
         (LOG_STD_MIN, LOG_STD_MAX),
         stationary,
+        actors.components if isinstance(actors, MixtureActor) else 0,
     )
     columns = [np.broadcast_to(array, (seeds, *array.shape)) for array in statistics]
     return Policies(design, np.concatenate([array.reshape(seeds, -1) for array in (*columns, *parameters)], axis=1))
@@ -150,7 +156,9 @@ def save_policies(
     statistics = {} if mean is None or std is None else {"obs_mean": np.asarray(mean), "obs_std": np.asarray(std)}
     write_arrays(folder / "policy.safetensors", tree_to_arrays(actors) | statistics)
     seeds = len(jax.tree.leaves(eqx.filter(actors, eqx.is_array))[0])
-    card = PolicyCard(1, SpacesCard.of(spaces), config, seeds, head_of(actors))
+    components = actors.components if isinstance(actors, MixtureActor) else 1
+    head: PolicyHead = "mixture" if isinstance(actors, MixtureActor) else head_of(actors)
+    card = PolicyCard(1, SpacesCard.of(spaces), config, seeds, head, components)
     write_json(folder / "policy.json", asdict(card))
 
 
@@ -186,11 +194,13 @@ def read_policies(folder: Path) -> tuple[Policies, Spaces]:
     statistics = arrays.pop("obs_mean", None), arrays.pop("obs_std", None)
     if any(moment is not None and moment.shape != (spaces.obs_dim,) for moment in statistics):
         raise InputError(f"{file} holds statistics of other observations than {card_file} tells of; restore it.")
-    check_sizes(arrays, card_file, card.seeds, card.solver.depth, width=card.solver.width, obs_dim=spaces.obs_dim)
+    sizes = {"width": card.solver.width, "obs_dim": spaces.obs_dim, "components": card.components}
+    check_sizes(arrays, card_file, card.seeds, card.solver.depth, **sizes)
     if spaces.discrete:
         solver = make_solver(spaces, card.solver, *statistics)
     else:
-        solver = make_solver(spaces, card.solver, *statistics, make_actor=actor_maker(card.head, spaces, card.solver))
+        make_actor = actor_maker(card.head, spaces, card.solver, card.components)
+        solver = make_solver(spaces, card.solver, *statistics, make_actor=make_actor)
     like = stacked_shapes(lambda key: solver.actor(solver.init(key)), card.seeds)
     stacked = tree_from_arrays(like, arrays, file)
     return host_policies(stacked, card.solver, *statistics), spaces
