@@ -213,6 +213,24 @@ def recovered(rows: list[Row]) -> str:
     return _table((*header, "objective ℓ (true reward's)", "return (expert's)"), lines)
 
 
+def distances(rows: list[Row]) -> str:
+    """How far rewards of the exact world are from the true one: means of the seeds that were measured."""
+    lines = []
+    order = {"table": 0, "linear": 1, "mlp": 2}
+    told = [row for row in rows if "from_truth" in row]
+    for row in sorted(told, key=lambda row: (row["demo_episodes"] or 0, order[row["settings"]["exact"]["reward"]])):
+        found, asked = row["from_truth"], row["settings"]
+        shown = "exact occupancy" if row["demo_episodes"] is None else f"{row['demo_episodes']} episodes"
+        reward = {"mlp": "network"}.get(asked["exact"]["reward"], asked["exact"]["reward"])
+        step = asked["algorithm_config"].get("reward_step", 0.1)
+        name = row["algorithm"] + (f", reward step {step}" if step != 0.1 else "")
+        far = [f"{mean(found[key]):.3f}" for key in ("pearson", "epic", "dard", "starc")]
+        seeds = str(len(found["epic"]))
+        lines.append((shown, reward, name, seeds, *far, f"{100 * mean(found['regret']):.1f} %"))
+    header = ("demonstrations", "reward", "method", "seeds", "Pearson", "EPIC", "DARD", "STARC", "regret")
+    return _table(header, lines)
+
+
 def _p(one: list[float], other: list[float]) -> str:
     p = chance(one, other)
     return "below 0.01" if p < 0.01 else f"{p:.2f}"
@@ -404,6 +422,7 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "controls": controls,
     "constants": constants,
     "recovered": recovered,
+    "distances": distances,
     "changes": changes,
     "updates": updates,
     "loop": loop,
