@@ -61,6 +61,7 @@ def test_whole_episodes_are_held_out_where_there_are_several(episodes: int, shar
     assert bool(told) == bool(apart)
 
 
+@pytest.mark.slow
 def test_held_out_steps_are_never_drawn(tmp_path: Path) -> None:
     """Nobody but the held-out episode ever pushes right, and the fit has not heard of it."""
     rows, _ = held_out(noisy(3), 0.2)
@@ -82,7 +83,12 @@ def two_ways() -> ti.Demos:
 
 
 @pytest.mark.parametrize(
-    ("settings", "between"), [({"components": 2}, 0.05), ({}, 1), ({"loss": "squared-error"}, 1)]
+    ("settings", "between"),
+    [
+        ({"components": 2}, 0),
+        pytest.param({}, 1, marks=pytest.mark.slow),
+        pytest.param({"loss": "squared-error"}, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_where_there_are_two_ways_a_mixture_takes_one_and_a_gaussian_neither(
     settings: dict[str, Any], between: float, tmp_path: Path

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from trustirl.algorithms.entry import Defaults, Entry
-from trustirl.algorithms.shared import CARTPOLE, FOLLOWER, PENDULUM, REWARD_STEP
+from trustirl.algorithms.shared import CARTPOLE, FOLLOWER, PENDULUM, REWARD_STEP, SHORT
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.descend import decaying_adam, descend, toward, trainable
 from trustirl.core.errors import InputError
@@ -139,7 +139,7 @@ ENTRY = Entry(
     worlds=("exact", "simulator"),
     defaults=Defaults(
         FOLLOWER | REWARD_STEP | TWICE,
-        {"CartPole-v1": CARTPOLE | {"reward_step": 6e-4}, "Pendulum-v1": PENDULUM},
+        {"CartPole-v1": CARTPOLE | {"reward_step": 6e-4}, "Pendulum-v1": PENDULUM | SHORT},
     ),
     compare={"TRIRL": {}},
 )
