@@ -76,7 +76,7 @@ def strip(env: gym.Env, states: Float[np.ndarray, "steps size"]) -> UInt8[np.nda
     frames = []
     for place in np.linspace(0, len(states) - 1, FRAMES).round().astype(int):
         restore_state(env, states[place])
-        frames.append(_small(np.asarray(env.render())))
+        frames.append(smaller(np.asarray(env.render())))
     return np.concatenate(frames, axis=1)
 
 
@@ -87,7 +87,7 @@ def png(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
     return file.getvalue()
 
 
-def _small(frame: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "_ _ 3"]:
+def smaller(frame: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "_ _ 3"]:
     """Averages of square blocks of pixels."""
     side = max(1, frame.shape[1] // WIDTH)
     height, width = (size // side for size in frame.shape[:2])

@@ -21,7 +21,7 @@ from trustirl.report.html import write_drawn
 from trustirl.report.reward import Course, Effect, Looked, Mapped, Surface, render, render_map
 from trustirl.rewards.reward import LearnedReward
 from trustirl.rl.exact import occupancy
-from trustirl.runs.film import FRAMES, follow, png, strip
+from trustirl.runs.film import FRAMES, follow, png, smaller, strip
 from trustirl.runs.inputs import input_names
 from trustirl.runs.playing import played
 from trustirl.runs.run import Run, load
@@ -281,32 +281,52 @@ class _Inputs:
 
 
 def _films(task: ControlTask, seen: Sequence[Seen], paid: Mapping[str, np.ndarray]) -> tuple[dict[str, bytes], str]:
-    """Frames of the best and the worst paid moments, or why there are none."""
-    there = [each for each in seen if each.demos.states is not None and each.demos.states.shape[1]]
-    if not there:
-        return {}, f"There are no pictures: {task.name} does not show its simulator's state."
-    states = [state for each in there if each.demos.states is not None for state in each.demos.states]
-    worth = np.concatenate([paid[each.who] for each in there])
-    size = {len(state) for state in states}
-    if len(size) > 1:
+    """Frames of the best and the worst paid moments, or why there are none.
+
+    The simulator is put back into its states where it shows them; elsewhere what we played is played again.
+    """
+    restored = [each for each in seen if each.demos.states is not None and each.demos.states.shape[1]]
+    there = restored or [each for each in seen if each.who != "expert"]
+    if len({each.demos.states.shape[1] for each in restored if each.demos.states is not None}) > 1:
         return {}, "There are no pictures: the demonstrations were made with another simulator."
+    worth = np.concatenate([paid[each.who] for each in there])
+    order = np.argsort(worth)
+    few = max(FRAMES, len(order) // 20)  # of the outer twentieth, evenly spaced, so that frames differ
+    spaced = np.linspace(0, min(few, len(order)) - 1, FRAMES).astype(int)
+    chosen = {"Paid best": order[::-1][spaced], "Paid worst": order[spaced]}
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # draws without a screen
     try:
         env = task.make(render_mode="rgb_array")  # type: ignore[call-arg]
         try:
             follow(env)
-            order = np.argsort(worth)
-            few = max(FRAMES, len(order) // 20)  # of the outer twentieth, evenly spaced, so that frames differ
-            chosen = {"Paid best": order[::-1][:few], "Paid worst": order[:few]}
-            spaced = {name: rows[np.linspace(0, few - 1, FRAMES).astype(int)] for name, rows in chosen.items()}
-            return {
-                name: png(strip(env, np.stack([states[row] for row in rows]))) for name, rows in spaced.items()
-            }, ""
+            if restored:
+                states = [state for each in there if each.demos.states is not None for state in each.demos.states]
+                drawn = {name: strip(env, np.stack([states[row] for row in rows])) for name, rows in chosen.items()}
+            else:
+                frames = _again(env, there, {int(row) for rows in chosen.values() for row in rows})
+                drawn = {name: np.concatenate([frames[int(row)] for row in rows], 1) for name, rows in chosen.items()}
+            return {name: png(image) for name, image in drawn.items()}, ""
         finally:
             env.close()
     except Exception as error:  # renderers raise what they like, and no film is worth a page
         return {}, f"There are no pictures: {' '.join(str(error).split()) or type(error).__name__}"
+
+
+def _again(env: gym.Env, seen: Sequence[Seen], wanted: set[int]) -> dict[int, np.ndarray]:
+    """Frames before the steps that are wanted, by their number among all; episodes start as `played` started them."""
+    frames, row, seed = {}, 0, SEED
+    for each in seen:
+        starts = {0, *each.demos.episode_ends.tolist()}
+        for step, action in enumerate(each.demos.actions):
+            if step in starts:
+                env.reset(seed=seed)
+                seed += 1
+            if row in wanted:
+                frames[row] = smaller(np.asarray(env.render()))
+            env.step(action)
+            row += 1
+    return frames
 
 
 # --- both ------------------------------------------------------------------------------------------------
