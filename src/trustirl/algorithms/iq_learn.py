@@ -92,6 +92,7 @@ AUTHORS = {"critics": 1, "temperature": 0.01, "demo_share": 0.5, "termination": 
 # With these Hopper-v4 falls at once and for good (three seeds of 56,000 steps); with LayerNorm, larger steps and a
 # quicker target it hops like the expert after 15,000.
 OURS = AUTHORS | {
+    "termination": "T2",
     "layer_norm": True,
     "learning_rate": 1e-3,
     "actor_learning_rate": 3e-4,
@@ -99,8 +100,9 @@ OURS = AUTHORS | {
     "averaging": 0.1,
 }
 SMALL = {"steps_per_iteration": 1000, "warmup": 500, "width": 64, "layer_norm": False, "evaluate_every": 2}
+# CartPole-v1 is held after 3,500 to 9,500 steps, and with more of them lost again.
 TASKS = {
-    "CartPole-v1": SMALL | {"batch": 128, "temperature": 0.02, "learning_rate": 5e-4, "steps": 20_500},
+    "CartPole-v1": SMALL | {"batch": 128, "temperature": 0.02, "learning_rate": 5e-4, "steps": 7500},
     "Pendulum-v1": SMALL | {"annealing": 0.1, "steps": 15_500},
 }
 ENTRY = Entry(
@@ -110,5 +112,5 @@ ENTRY = Entry(
     reference="Garg et al. 2021, IQ-Learn: Inverse soft-Q Learning for Imitation",
     worlds=("simulator", "offline"),
     needs=frozenset({"expert rows"}),
-    defaults=Defaults(OURS, TASKS, paper=AUTHORS),
+    defaults=Defaults(OURS, TASKS, paper=AUTHORS | {"batch": 512}),  # 256 of each side
 )
