@@ -413,6 +413,44 @@ def _table(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in cells)
 
 
+def animals(rows: list[Row]) -> str:
+    """Who predicts what animals do: controls first, with and without what was done before in the state."""
+    head = ["in the state", "method", "reward", "in-sample: visits, %", "moves, %", "NLL"]
+    head += ["official: visits, %", "NLL", "5 folds: visits, %", "moves, %", "NLL", "calibration, %"]
+    wanted = {"in-sample": ("visits", "flows", "nll"), "official": ("visits", "nll")}
+    wanted |= {"folds": ("visits", "flows", "nll", "calibration")}
+    lines = []
+    for key, parts in _by_method(rows).items():
+        cells = [_average(parts.get(split, {}), name) for split, names in wanted.items() for name in names]
+        if set(cells) != {NONE}:
+            lines.append(("place, neighbours" + ", last action" * key[0], key[1], key[2], *cells))
+    return _table(head, lines)
+
+
+def carried(rows: list[Row]) -> str:
+    """What is learned at one camera, at the other: policies as they are, rewards solved for in the world there."""
+    lines = []
+    for (previous, name, reward), parts in _by_method(rows).items():
+        for split in ("other camera", "other camera, solved there"):
+            if split in parts and not previous:
+                cells = (_average(parts[split], measure) for measure in ("visits", "flows", "nll"))
+                lines.append((name, reward, "the reward" if "solved" in split else "the policy", *cells))
+    return _table(("method", "reward", "what is carried", "visits, %", "moves, %", "NLL"), lines)
+
+
+def _by_method(rows: list[Row]) -> dict[tuple[bool, str, str], dict[str, Row]]:
+    """The splits of each method, controls first."""
+    found: dict[tuple[bool, str, str], dict[str, Row]] = {}
+    for row in sorted(rows, key=lambda row: (row["previous"], row["reward"] != "none")):
+        found.setdefault((row["previous"], row["algorithm"], row["reward"]), {})[row["split"]] = row
+    return found
+
+
+def _average(row: Row, measure: str) -> str:
+    values = row.get(measure, [None])
+    return NONE if None in values else f"{mean(values):.{2 if measure == 'nll' else 1}f}"
+
+
 KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
     "compared": compared,
@@ -426,6 +464,8 @@ KINDS: dict[str, Callable[[list[Row]], str]] = {
     "changes": changes,
     "updates": updates,
     "loop": loop,
+    "animals": animals,
+    "carried": carried,
     "experts": experts,
     "methods": methods,
 }

@@ -215,7 +215,7 @@ def test_studies_of_the_default_are_of_todays(study: str) -> None:
 
 def test_results_are_few_and_their_pages_short() -> None:
     studies = [folder for folder in (ROOT / "results").iterdir() if folder.is_dir()]
-    assert len(studies) <= 8
+    assert len(studies) <= 9  # the ninth are animals, of whom no true reward is known
     for study in studies:
         assert {file.name for file in study.iterdir()} <= {"results.json", "curves.csv.gz", "README.md"}
         if (study / "README.md").exists():

@@ -24,6 +24,7 @@ from trustirl.bench.storage import is_url
 from trustirl.bench.suites import find_suite
 from trustirl.bench.work import Executor
 from trustirl.cli.showing import print_rows
+from trustirl.cli.tables import meerkats_command
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError, Interrupted, TrustIRLError
 from trustirl.core.words import printable
@@ -35,7 +36,8 @@ class BenchOptions:
     """Run a suite of experiments; repeated, the command goes on where it was stopped."""
 
     suite: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
-    """smoke, paper-mujoco, sensitivity, ablation, cartpole-c or termination; or a .toml file (docs/bench.md)."""
+    """smoke, paper-mujoco, sensitivity, ablation, cartpole-c or termination; a .toml file (docs/bench.md); or
+    meerkats, which has options of its own (docs/tables.md)."""
     out: str | None = None
     """Folder for everything, or a URL that fsspec understands; runs/bench-SUITE if not given."""
     executor: Literal["local", "ray", "submitit"] = "local"
@@ -58,6 +60,9 @@ class JobsFailed(TrustIRLError):
 
 def bench_command(arguments: list[str]) -> None:
     """Plan, run, and say what came of it."""
+    if arguments[:1] == ["meerkats"]:
+        meerkats_command(arguments[1:])
+        return
     options = parse(BenchOptions, arguments, "trustirl bench")
     counts(1, workers=options.workers)
     if options.address is not None and options.executor != "ray":
