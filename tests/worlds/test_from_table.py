@@ -1,6 +1,8 @@
 """Worlds counted from tables: what is counted, what is forbidden, what is said, and what is refused."""
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,10 +152,10 @@ def test_every_kind_of_table_says_the_same(tmp_path: Path, moved: ti.World) -> N
     names, codes = np.unique(columns["place"], return_inverse=True)
     np.savez(tmp_path / "coded.npz", **(columns | {"place": codes, "place_names": names}))
     sources: list[Any] = [as_csv(tmp_path / "t.csv", columns), tmp_path / "t.npz", tmp_path / "coded.npz"]
-    arrow = pytest.importorskip("pyarrow")
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
     table = arrow.table({name: column.tolist() for name, column in columns.items()})
-    arrow.parquet.write_table(table, tmp_path / "t.parquet")
+    parquet.write_table(table, tmp_path / "t.parquet")
     for source in [*sources, tmp_path / "t.parquet", {name: column.tolist() for name, column in columns.items()}]:
         other = ti.World.from_table(source, **HOW).steps
         assert other.levels == moved.steps.levels
@@ -239,7 +241,7 @@ def test_one_command_gives_a_run_that_knows_its_table_again(
 ) -> None:
     file = as_csv(tmp_path / "birds.csv", birds())
     ask = "--states place,wind --actions deed --episode bird --time minute --bins wind=3.0 --moves place --window 6"
-    out = ["--out", str(tmp_path / "run"), "--steps", "4", "--no-compare"]
+    out = ["--out", str(tmp_path / "run"), "--steps", "4", "--no-compare", "--bootstrap", "3"]
     main(["train", "piro", "--table", str(file), *ask.split(), *out])
     told = capsys.readouterr()
     assert "split at gaps" in told.err
@@ -249,6 +251,16 @@ def test_one_command_gives_a_run_that_knows_its_table_again(
     assert len(config["task_args"]["sha256"]) == 64
     run = ti.load(tmp_path / "run")
     assert run.reward.table().shape == (6, 6)
+    page = (run.path / "report.html").read_text()
+    for words in (*PLACES, *DEEDS, "What they seem to want", "What if a place were closed", "bird 3", "As time goes"):
+        assert words in page
+    told = json.loads((run.path / "table.json").read_text())
+    assert sum(place["seen"] for place in told["places"]) == pytest.approx(1)
+    for closed in told["closed"]:  # nobody is where nobody can go
+        there = [place["name"] for place in told["places"]].index(closed["name"])
+        assert closed["model"][there] == 0
+        assert sum(closed["model"]) == pytest.approx(1)
+    assert all(place["low"] <= place["high"] for place in told["places"])
     (tmp_path / "run" / "summary.json").unlink()
     as_csv(file, birds(seed=1))
     with pytest.raises(ti.InputError, match="changed since the run began"):
@@ -281,6 +293,7 @@ def test_with_a_table_of_rewards_nothing_beats_counting(moved: ti.World) -> None
         np.testing.assert_allclose(answer.value, 0, atol=1e-9)
 
 
+@pytest.mark.slow  # opens environments and compiles; that the environment is the known world is quickly tested
 def test_sampled_methods_learn_on_the_environment(tmp_path: Path) -> None:
     small: dict[str, Any] = {"width": 8, "depth": 1, "updates": 10, "fit_batch": 16, "evaluation_episodes": 2}
     run = ti.train("bc", world(window=6), steps=20, out=tmp_path / "bc", **small)
@@ -289,3 +302,20 @@ def test_sampled_methods_learn_on_the_environment(tmp_path: Path) -> None:
     assert 0 <= int(run.policy.predict(np.zeros(5, np.float32), deterministic=True)[0]) < 6
     returns = ti.load(run.path).evaluate(episodes=2).returns
     assert returns.shape == (1, 2)
+
+
+@pytest.mark.slow  # two runs, one of them with rewards of groups drawn anew
+def test_the_tutorial_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 4
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/tables.md", "exec"), names)
+    assert (tmp_path / "runs" / "birds" / "report.html").exists()
+    assert (tmp_path / "birds.pdf").stat().st_size > 1000
+    command = re.search(r"```\n(trustirl train piro --table .*?)\n```", text)
+    assert command
+    main([*shlex.split(command[1])[1:], "--steps", "2", "--no-compare", "--out", "runs/command"])
+    assert (tmp_path / "runs" / "command" / "table.json").exists()

@@ -13,6 +13,7 @@ from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
 from trustirl.report.drawing import WIDE
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_drawn
+from trustirl.report.places import sections as sections_of_places
 from trustirl.report.runs import LARGEST, Known, RunFiles, Summary, read_run
 from trustirl.report.words import count, duration, number, percent
 
@@ -61,7 +62,8 @@ def render(run: RunFiles) -> str:
     drawn = "".join(figure(section) for section in sections)
     tables = steadiness + _last_evaluation(run) if evaluated else ""
     about = " · ".join((_lead(run), *_circumstances(run)))
-    return document("TrustIRL report", title, about, cards, (drawn, tables, _details(run)))
+    places = sections_of_places(run.story) if run.story else ""
+    return document("TrustIRL report", title, about, cards, (places, drawn, tables, _details(run)))
 
 
 def _lead(run: RunFiles) -> str:
@@ -77,7 +79,9 @@ def _lead(run: RunFiles) -> str:
 
 def _circumstances(run: RunFiles) -> list[str]:
     parts = [count(len(run.seeds), "seed")]
-    if run.config.get("demos"):
+    if run.story:
+        parts.append(f"the world of {Path(str(run.config.get('task_args', {}).get('file', ''))).name}")
+    elif run.config.get("demos"):
         parts.append(f"{Path(str(run.config['demos'])).name} demonstrations")
     if run.manifest.get("clipped_actions"):
         parts.append(f"{run.manifest['clipped_actions']} demonstrated actions clipped")

@@ -20,6 +20,7 @@ from trustirl.core.errors import InputError
 from trustirl.core.files import read_arrays, read_text
 from trustirl.core.worlds import WorldFacts, world_in
 from trustirl.evaluation.stats import Stability, stability
+from trustirl.report.places import Story, read_story
 
 Numbers = NDArray[np.float64]
 Parsed = TypeVar("Parsed")
@@ -140,6 +141,7 @@ class RunFiles:
     steps: int
     learns_reward: bool
     known: Known | None = None
+    story: Story | None = None
     left_out: tuple[str, ...] = field(default=(), kw_only=True)  # names of numbers too large to be drawn or compared
 
     @property
@@ -280,6 +282,7 @@ def _read(folder: Path) -> RunFiles:
             steps=steps,
             learns_reward=world.learns_reward,
             known=known,
+            story=read_story(folder),
         )
     finished = summary_file.exists()
     told = _read_json(summary_file) if finished else None

@@ -53,6 +53,7 @@ OWN = (  # what a run may write into its folder
     "certificate.json",
     "demos.npz",
     "card.json",
+    "table.json",
     "film-expert.png",
     "film-learner.png",
     "checkpoints",

@@ -22,6 +22,9 @@ class Known(NamedTuple):
     """What a task of a table keeps of it."""
 
     steps: Steps
+    kernel: Kernel
+    prior: float
+    action_prior: float
     notes: tuple[str, ...]
     policy: Float[np.ndarray, "states actions"]
     """What was done in each state, counted; its exact visits demonstrate."""
@@ -62,7 +65,9 @@ def from_table(
     }
     how |= {"drop": drop, "moves": moves, "previous": previous, "window": window, "gap": gap}
     steps, kernel = steps_and_kernel(file, prior, mask, sha256, **how)
-    return replace(table_task(steps, kernel, action_prior, discount, temperature), file_hash=file_hash(Path(file)))
+    return replace(
+        table_task(steps, kernel, prior, action_prior, discount, temperature), file_hash=file_hash(Path(file))
+    )
 
 
 def table_mdp(kernel: Kernel, discount: float, temperature: float) -> MDP:
@@ -84,6 +89,7 @@ def table_mdp(kernel: Kernel, discount: float, temperature: float) -> MDP:
 def table_task(
     steps: Steps,
     kernel: Kernel,
+    prior: float = PRIOR,
     action_prior: float = ACTION_PRIOR,
     discount: float = DISCOUNT,
     temperature: float = 1.0,
@@ -102,7 +108,7 @@ def table_task(
         horizon=int(np.diff(steps.ends, prepend=0).max()),
         state_only=False,
         shown=demonstrated(steps),
-        table=Known(steps, (*steps.told, *unseen(steps, kernel)), policy),
+        table=Known(steps, kernel, prior, action_prior, (*steps.told, *unseen(steps, kernel)), policy),
     )
 
 

@@ -52,13 +52,16 @@ class ExactOptions:
     """Rounds of soft policy iteration per reward update; 0 solves for the optimal policy."""
     suboptimality: float = 0.0
     """Solve the policy only to this proven suboptimality (theory section 4); 0: exactly."""
+    bootstrap: int = 0
+    """On a table: learn so many rewards from groups drawn anew, which say how sure the page's rewards are."""
     compare: bool = False
     """Also run other algorithms on the same question, for the report."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be."""
         at_least(0, self, "policy_rounds", "suboptimality")
-        at_most(1000, self, "policy_rounds")
+        at_least(0, self, "bootstrap")
+        at_most(1000, self, "policy_rounds", "bootstrap")
 
 
 class Question(NamedTuple):

@@ -29,6 +29,7 @@ from trustirl.runs.policies import save_tables
 from trustirl.tasks.exact import ExactTask
 from trustirl.worlds.exact import ExactOptions, Question, build, reward_inputs, transitions
 from trustirl.worlds.job import Experiment, Job, Row, columns, origin_of
+from trustirl.worlds.story import bootstrapped, story
 
 CHECKPOINT_EVERY = 50  # reward updates
 JUDGED = (
@@ -108,6 +109,8 @@ def write_results(
         write_json(path / "comparison.json", comparison)
     write_arrays(path / "maps.safetensors", maps)
     write_json(path / "certificate.json", certificate_curve(mdp, demonstrated, start))
+    if task.table is not None:
+        write_json(path / "table.json", _story(experiment, world, state, tables[0]))
     summary = {
         **_judged(world, state.irl.policy.log_prob, tables, last_rows),
         "ell": [row["ell"] for row in last_rows],
@@ -117,6 +120,18 @@ def write_results(
         "picture": {"kind": "grid", "shape": task.grid, "target": task.target} if task.grid else {"kind": "list"},
     }
     write_json(path / "summary.json", summary)
+
+
+def _story(
+    experiment: Experiment, world: Question, state: TrainState, reward: Float[np.ndarray, "states actions"]
+) -> dict[str, Any]:
+    """Of the first seed, and of rewards from groups drawn anew if they are asked for."""
+    entry, options = ALGORITHMS[experiment.algorithm], ExactOptions(**experiment.settings["exact"])
+    drawn = options.bootstrap and bootstrapped(
+        world.task, entry, experiment.settings["algorithm_config"], experiment.steps, options.bootstrap
+    )
+    policy = np.exp(np.asarray(state.irl.policy.log_prob[0]))
+    return story(world.task, world.mdp, reward, policy, drawn or ())
 
 
 def _judged(

@@ -98,7 +98,7 @@ class World:
     def task(self) -> ExactTask:
         """The same as a task of the exact world."""
         with double_precision():
-            numbers = (self.arguments[name] for name in ("action_prior", *SOLVED))
+            numbers = (self.arguments[name] for name in ("prior", "action_prior", *SOLVED))
             return table_task(self.steps, self.kernel, *numbers)
 
     @property
