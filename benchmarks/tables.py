@@ -417,8 +417,9 @@ def animals(rows: list[Row]) -> str:
     """Who predicts what animals do: controls first, with and without what was done before in the state."""
     head = ["in the state", "method", "reward", "in-sample: visits, %", "moves, %", "NLL"]
     head += ["official: visits, %", "NLL", "5 folds: visits, %", "moves, %", "NLL", "calibration, %"]
+    head += ["25 folds: visits, %", "moves, %", "NLL"]
     wanted = {"in-sample": ("visits", "flows", "nll"), "official": ("visits", "nll")}
-    wanted |= {"folds": ("visits", "flows", "nll", "calibration")}
+    wanted |= {"folds": ("visits", "flows", "nll", "calibration"), "25 folds": ("visits", "flows", "nll")}
     lines = []
     for key, parts in _by_method(rows).items():
         cells = [_average(parts.get(split, {}), name) for split, names in wanted.items() for name in names]

@@ -32,7 +32,7 @@ def story(task: ExactTask, mdp: MDP, reward: Table, policy: Table, samples: Sequ
     seen, flows = observed_flows(steps)
     model, moved = predicted_flows(policy, kernel, steps)
     found = judged(policy, kernel, steps)
-    kept = np.argsort(-seen, kind="stable")[:MOST_PLACES]
+    kept: list[int] = np.argsort(-seen, kind="stable")[:MOST_PLACES].tolist()
     done = np.zeros((len(names), len(steps.actions)))
     np.add.at(done, (place[steps.obs], steps.action), 1.0)
     weight = np.zeros_like(reward)
@@ -51,8 +51,8 @@ def story(task: ExactTask, mdp: MDP, reward: Table, policy: Table, samples: Sequ
                 "left": float(1 - flows[number, number] / max(seen[number], 1e-300)) if seen[number] else 0.0,
                 "model_left": float(1 - moved[number, number] / max(model[number], 1e-300)) if model[number] else 0.0,
                 "paid": paid[0][number],
-                "low": _bound(paid, number, 5),
-                "high": _bound(paid, number, 95),
+                "low": _bound(paid, number, 5.0),
+                "high": _bound(paid, number, 95.0),
                 "done": _often(done[number], steps.actions),
             }
             for number in kept
@@ -90,7 +90,7 @@ def _often(times: np.ndarray, actions: Sequence[str]) -> list[list[Any]]:
     return [[actions[number], float(times[number] / times.sum())] for number in order if times[number]]
 
 
-def _groups(steps: Steps, place: np.ndarray, kept: np.ndarray) -> list[dict[str, Any]]:
+def _groups(steps: Steps, place: np.ndarray, kept: list[int]) -> list[dict[str, Any]]:
     """How each group spends its time."""
     of_step = steps.group[steps.window_of_steps()]
     rows = []
@@ -101,7 +101,7 @@ def _groups(steps: Steps, place: np.ndarray, kept: np.ndarray) -> list[dict[str,
     return rows
 
 
-def _times(steps: Steps, kernel: Kernel, policy: Table, place: np.ndarray, kept: np.ndarray) -> list[dict[str, Any]]:
+def _times(steps: Steps, kernel: Kernel, policy: Table, place: np.ndarray, kept: list[int]) -> list[dict[str, Any]]:
     """Shares of the commonest places at several times of a window: seen, and as the model has them."""
     lengths, count = np.diff(steps.ends, prepend=0), int(place.max()) + 1
     horizon = int(np.quantile(lengths, 0.5))
@@ -123,7 +123,7 @@ def _times(steps: Steps, kernel: Kernel, policy: Table, place: np.ndarray, kept:
 
 
 def _closed(
-    mdp: MDP, steps: Steps, kernel: Kernel, reward: Table, place: np.ndarray, kept: np.ndarray
+    mdp: MDP, steps: Steps, kernel: Kernel, reward: Table, place: np.ndarray, kept: list[int]
 ) -> list[dict[str, Any]]:
     """Where they would be, were a place closed: nobody begins there or moves there, and all is solved again."""
     if steps.moving is None:
