@@ -100,10 +100,11 @@ OURS = AUTHORS | {
     "averaging": 0.1,
 }
 SMALL = {"steps_per_iteration": 1000, "warmup": 500, "width": 64, "layer_norm": False, "evaluate_every": 2}
-# CartPole-v1 is held after 3,500 to 9,500 steps, and with more of them lost again.
+# CartPole-v1 is held after 3,500 to 9,500 steps, and with more of them lost again. On Pendulum-v1 the telescoped mean
+# does not hold what it learned; the values of first states do.
 TASKS = {
     "CartPole-v1": SMALL | {"batch": 128, "temperature": 0.02, "learning_rate": 5e-4, "steps": 7500},
-    "Pendulum-v1": SMALL | {"annealing": 0.1, "steps": 15_500},
+    "Pendulum-v1": SMALL | {"start": "v0", "annealing": 0.1, "steps": 15_500},
 }
 ENTRY = Entry(
     name="iq-learn",
@@ -112,5 +113,5 @@ ENTRY = Entry(
     reference="Garg et al. 2021, IQ-Learn: Inverse soft-Q Learning for Imitation",
     worlds=("simulator", "offline"),
     needs=frozenset({"expert rows"}),
-    defaults=Defaults(OURS, TASKS, paper=AUTHORS | {"batch": 512}),  # 256 of each side
+    defaults=Defaults(OURS, TASKS, paper=AUTHORS | {"batch": 512}, offline={"start": "value"}),  # 256 of each side
 )

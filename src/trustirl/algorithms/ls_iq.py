@@ -98,5 +98,5 @@ ENTRY = Entry(
     "Reinforcement Learning",
     worlds=("simulator", "offline"),
     needs=frozenset({"expert rows"}),
-    defaults=Defaults(OURS, TASKS, paper=AUTHORS),
+    defaults=Defaults(OURS, TASKS, paper=AUTHORS, offline={"own_side": "value"}),
 )
