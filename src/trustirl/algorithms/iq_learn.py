@@ -17,7 +17,7 @@ make up for all that an end brings or spoils.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -102,7 +102,7 @@ OURS = AUTHORS | {
 SMALL = {"steps_per_iteration": 1000, "warmup": 500, "width": 64, "layer_norm": False, "evaluate_every": 2}
 # CartPole-v1 is held after 3,500 to 9,500 steps, and with more of them lost again. On Pendulum-v1 the telescoped mean
 # does not hold what it learned; the values of first states do.
-TASKS = {
+TASKS: dict[str, dict[str, Any]] = {
     "CartPole-v1": SMALL | {"batch": 128, "temperature": 0.02, "learning_rate": 5e-4, "steps": 7500},
     "Pendulum-v1": SMALL | {"start": "v0", "annealing": 0.1, "steps": 15_500},
 }
