@@ -69,7 +69,7 @@ def test_held_out_steps_are_never_drawn(tmp_path: Path) -> None:
     action = np.zeros(30, int)
     action[rows] = 1
     demos = ti.Demos.from_numpy(noisy(3).observations, action, [10, 20, 30])
-    run = ti.train("bc", demos=demos, steps=160, out=tmp_path / "run", **SMALL)
+    run = ti.train("bc", demos=demos, steps=160, out=tmp_path / "run", held_out=0.2, **SMALL)
     assert (column(run, "held_out_loss")[:, -1] > 2).all()
     assert (column(run, "log_likelihood")[:, -1] > -0.1).all()
 

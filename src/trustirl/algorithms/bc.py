@@ -39,7 +39,7 @@ class BcConfig:
     """Demonstrated pairs per minibatch."""
     updates: int = 500
     """Minibatches per iteration."""
-    held_out: float = 0.2
+    held_out: float = 0.1
     """Share of the episodes, rounded, that are not fitted: the policy that fits them best is kept, else the last."""
 
     def __post_init__(self) -> None:
