@@ -305,6 +305,7 @@ def test_sampled_methods_learn_on_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # two runs, one of them with rewards of groups drawn anew
+@pytest.mark.usefixtures("drawn")
 def test_the_tutorial_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
