@@ -25,7 +25,7 @@ RUNS = [
 ASKING = (
     r"is_exact",
     r'"(plan|offline|control|exact|expert)" (not )?in ',
-    r"isinstance\([^)]*(Run|TabularPolicy)\b",
+    r"isinstance\([^)]*TabularPolicy\b",
     r" in TASKS\b",
     r'"policy\.json"\)\.exists',
 )

@@ -17,8 +17,6 @@ from typing import Any, get_args
 
 import jax
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.checks import counts, of_kind
@@ -26,16 +24,16 @@ from trustirl.core.compiling import forget_old_programs, kept_programs
 from trustirl.core.errors import InputError, Interrupted, NumericalError, TrustIRLError, unknown_name
 from trustirl.core.machine import installed
 from trustirl.core.types import Metrics, TrainState
-from trustirl.core.words import count, printable
+from trustirl.core.words import printable
 from trustirl.core.worlds import world_in
 from trustirl.demos.schema import DemoChoice, Demos
 from trustirl.irl.loop import iterate, seed_keys
 from trustirl.report.page import write_report
-from trustirl.report.words import duration
 from trustirl.runs.board import Board
 from trustirl.runs.folder import RunFolder
 from trustirl.runs.run import Run, load
 from trustirl.training.guard import check_finite
+from trustirl.training.progress import progress
 from trustirl.worlds.job import Experiment, Groups, Job, Preset, Row, settle
 from trustirl.worlds.table import World as TableWorld
 from trustirl.worlds.world import EXPERT, WORLDS, Task, task_in, task_name, world_of
@@ -45,7 +43,6 @@ MOST_SEEDS = 10_000  # at once
 MOST_STEPS = 2**31 - 1  # they are counted in 32 bits
 ASKED = ("task", "demos", "demo_episodes", "seeds", "first_seed", "steps", "out", "offline")  # of every question
 OnEvaluation = Callable[[list[Row]], object]
-QUIET_SECONDS = 15  # at least, between two lines of progress
 ALWAYS = ("return_mean", "return_std", "gap", "drift", "mu")  # columns of every row of metrics.jsonl
 
 
@@ -334,7 +331,7 @@ def _go_on(experiment: Experiment, job: Job, folder: RunFolder, on_evaluation: O
             vars(job.ledger).update(found.saved.env_steps)
         with (
             closing(Board(folder.path / "tb", experiment.seed_numbers, done)) as board,
-            _progress(experiment, job, folder.path) as show,
+            progress(experiment, job, folder.path) as show,
             _stop_signals() as stopped,
             closing(_Looks(experiment, job, folder, board, show, on_evaluation)) as looks,
         ):
@@ -462,63 +459,3 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _progress(experiment: Experiment, job: Job, path: Path) -> Iterator[Callable[[int, list[Row] | None], None]]:
-    """A bar on a terminal; elsewhere, in notebooks and logs, a line now and then."""
-    console, began, start = Console(stderr=True), time.perf_counter(), job.ledger.train
-    what = f"{experiment.algorithm} on {experiment.task}"
-    seeds, rounds = count(experiment.seeds, "seed"), count(job.iterations, "iteration")
-    print(f"trustirl: {what}, {seeds}, {rounds}, in {path}.", file=sys.stderr)
-
-    def speed() -> str:
-        each = (job.ledger.train - start) / (time.perf_counter() - began)
-        return f"  {each:,.0f} steps/s" if each else ""
-
-    if not console.is_terminal:
-        yield _lines(job.iterations, speed)
-        return
-    columns = (
-        TextColumn(what),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        line = bar.add_task("train", total=job.iterations, numbers="compiling")
-
-        def show(iteration: int, rows: list[Row] | None) -> None:
-            bar.update(line, completed=iteration)
-            if rows:
-                bar.update(line, numbers=_in_words(rows) + speed())
-
-        yield show
-
-
-def _lines(iterations: int, speed: Callable[[], str]) -> Callable[[int, list[Row] | None], None]:
-    """Tells an evaluation where nothing was told for a while, and how long the rest takes."""
-    told, second = time.perf_counter(), -1
-    began = told
-
-    def show(iteration: int, rows: list[Row] | None) -> None:
-        nonlocal told, second, began
-        now = time.perf_counter()
-        if second < 0 < iteration:  # by then everything is compiled
-            second, began = iteration, now
-        if rows and now - told > QUIET_SECONDS:
-            left = ""
-            if 0 <= second < iteration:
-                left = f"  {duration((now - began) / (iteration - second) * (iterations - iteration))} left"
-            numbers = f"{_in_words(rows)}{speed()}{left}"
-            print(f"trustirl: iteration {iteration} of {iterations}  {numbers}", file=sys.stderr)
-            told = now
-
-    return show
-
-
-def _in_words(rows: list[Row]) -> str:
-    """Means over the seeds, as far as there are any."""
-    told = {"return": "return_mean", "ell": "ell", "gap": "gap", "drift": "drift", "mu": "mu"}
-    means = {word: [row[name] for row in rows if row.get(name) is not None] for word, name in told.items()}
-    return "  ".join(f"{word} {np.mean(values):.4g}" for word, values in means.items() if values)
