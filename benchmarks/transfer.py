@@ -98,7 +98,9 @@ def transfers(folder: Path, given: argparse.Namespace) -> Iterator[dict[str, Any
                     share = found.share("learned")
                     told["share_of_true"] = None if share is None else round(share, 3)
                     told["trirl_published"] = PUBLISHED.get((setting.task, world))
-                    yield told | {name: found.plain()["summary"][name]["lead"] for name in ("carried", "bc", "zero")}
+                    yield told | {
+                        name: found.plain()["summary"][name]["lead"] for name in ("carried", "clone", "zero")
+                    }
 
 
 def trained(

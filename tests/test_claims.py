@@ -218,15 +218,16 @@ def test_meerkats_are_matched_in_sample_and_counting_sets_the_bar() -> None:
     for method in ("piro", "ml-irl", "mce", "trro"):
         assert mean(rows[method, "table", False, "in-sample"]["visits"]) <= 2
     assert mean(rows["piro", "table", True, "in-sample"]["nll"]) <= 0.45
-    counts = rows["tabular BC", "none", False, "25 folds"]
+    counts = rows["tabular cloning", "none", False, "25 folds"]
     assert mean(counts["nll"]) <= 1.65
     assert mean(counts["flows"]) <= 30
     assert mean(counts["visits"]) <= 11
     assert len(counts["nll"]) == 25
-    assert mean(rows["tabular BC", "none", True, "25 folds"]["nll"]) <= 0.45
+    assert mean(rows["tabular cloning", "none", True, "25 folds"]["nll"]) <= 0.45
     assert mean(rows["never leaves", "none", False, "in-sample"]["visits"]) == pytest.approx(4.75, abs=0.01)
     piro, counted, still = (
-        rows[(*key, False, "folds")] for key in (("piro", "table"), ("tabular BC", "none"), ("never leaves", "none"))
+        rows[(*key, False, "folds")]
+        for key in (("piro", "table"), ("tabular cloning", "none"), ("never leaves", "none"))
     )
     assert mean(piro["nll"]) < mean(counted["nll"])
     assert min(mean(piro["visits"]), mean(counted["visits"])) > mean(still["visits"])

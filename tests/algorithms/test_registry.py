@@ -83,7 +83,7 @@ def test_nothing_else_in_the_package_names_an_algorithm() -> None:
     for file in Path(ti.__file__).parent.rglob("*.py"):
         if file.parent.name == "algorithms" and file.stem in {*own, "__init__"}:
             continue
-        if file.name != "suites.py":  # the built-in ones
+        if file.name not in ("suites.py", "meerkats.py"):  # the built-in ones
             assert not words.findall(file.read_text()), file
 
 

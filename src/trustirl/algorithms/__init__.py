@@ -33,6 +33,7 @@ NAMES = (
     "f-irl",
     "trirl",
 )
+CLONING = "bc"  # what other methods are compared with: no reward, and no environment
 MODULES = {name: name.replace("-", "_") for name in NAMES}
 TAKEN = {*MODULES, "expert"}  # an expert is trained, too, and its runs are called so
 

@@ -103,7 +103,7 @@ class TransferOptions:
     steps: int | None = None
     """Environment steps of each; the run's own if not given."""
     bc_steps: int | None = None
-    """Gradient steps of BC; its default if not given."""
+    """Gradient steps of behavioural cloning; its default if not given."""
     episodes: int = 100
     """Episodes that everybody plays."""
     out: Path | None = None

@@ -20,7 +20,7 @@ class MeerkatsOptions:
     repeats: int = 5
     """Repeats of the five-fold cross-validation."""
     only: tuple[str, ...] = ()
-    """Parts of names such as piro/table/official; the other methods are left alone."""
+    """Parts of names, METHOD/REWARD/SPLIT, such as table/official; the other methods are left alone."""
 
 
 def meerkats_command(arguments: list[str]) -> None:

@@ -16,7 +16,7 @@ RESAMPLES = 2000
 SHORT = {
     "learned": "learned reward",
     "carried": "policy carried over",
-    "bc": "BC carried over",
+    "clone": "cloning, carried over",
     "true": "true reward",
     "zero": "a reward of zero",
     "random": "random actions",

@@ -29,7 +29,7 @@ class SolverConfig:
     actor_learning_rate: float | None = None
     """Adam's step size for the actor, which discrete actions do not need; None: the same as the critic's."""
     partner_learning_rate: float | None = None
-    """Adam's step size for a reward that the critic's loss fits too (csil, p2il); None: the same as the critic's."""
+    """Adam's step size for a reward that the critic's loss fits too; None: the same as the critic's."""
     discount: float = 0.99
     """g."""
     tau: float = 0.005

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from trustirl.algorithms import CLONING
 from trustirl.core.checks import counts, of_kind
 from trustirl.core.errors import InputError
 from trustirl.core.files import write_json
@@ -30,7 +31,7 @@ ROOT = 3  # of the episodes; those of training, of experts and of `trustirl eval
 ARMS = {
     "learned": "a fresh policy, trained on the learned reward",
     "carried": "the run's own policy, carried over",
-    "bc": "behavioural cloning of its demonstrations, carried over",
+    "clone": "behavioural cloning of its demonstrations, carried over",
     "true": "a fresh policy, trained on the true reward",
     "zero": "a fresh policy, trained on a reward of zero",
     "random": "random actions",
@@ -75,9 +76,9 @@ def transfer(
 ) -> Transfer:
     """Retrain on the learned reward, and play the same episodes with it and with whatever else could be done.
 
-    That is: the run's own policy and BC carried over, policies that were trained on the true reward and on a reward
-    of zero for as many steps, and random actions. Everything lies in `out`: a run each, transfer.json and
-    transfer.html. Who asks again goes on where it was stopped.
+    That is: the run's own policy and a clone of its demonstrations carried over, policies that were trained on the
+    true reward and on a reward of zero for as many steps, and random actions. Everything lies in `out`: a run each,
+    transfer.json and transfer.html. Who asks again goes on where it was stopped.
     """
     learned = run if isinstance(run, Run) else load(run)
     (episodes,) = counts(1, episodes=episodes)
@@ -103,7 +104,7 @@ def transfer(
     def clone(place: Path) -> Run:
         config = learned.config
         return train(
-            "bc",
+            CLONING,
             task_of_file(config["task"], learned.path / "config.json") if task is None else named,
             config["demos"],
             demo_episodes=config["demo_episodes"],
@@ -122,7 +123,7 @@ def transfer(
         }
         return train_expert(named, task_args=told["task_args"], out=place, **given)
 
-    makers = {"learned": again(), "zero": again(paid="zero"), "true": expert, "bc": clone}
+    makers = {"learned": again(), "zero": again(paid="zero"), "true": expert, "clone": clone}
     made = {name: _made(folder / name, make, named) for name, make in makers.items()}
     made["carried"] = learned
     returns = {name: _returns(made[name].path, control_task, episodes) for name in ARMS if name in made}

@@ -162,7 +162,7 @@ def controls(steps: Steps) -> dict[str, Control]:
     }
     if steps.moving is not None:
         known["never leaves"] = lambda part, kernel: _staying(counted_policy(part, kernel), part)
-    known["tabular BC"] = counted_policy
+    known["tabular cloning"] = counted_policy
     return known
 
 
