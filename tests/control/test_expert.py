@@ -62,8 +62,12 @@ def question(task: Any = "CartPole-v1", seeds: int = 2, **changes: Any) -> Exper
     return Experiment("expert", name, {}, "", None, "first", seeds, 260, settings, "fixed reward")
 
 
+def built(asked: Experiment, task: Any = None) -> expert.Expert:
+    return expert.build(asked, expert.ExpertOptions(**asked.settings["expert"]), task)
+
+
 def test_replay_rows_carry_the_true_reward_of_their_own_transition_and_training_repeats_itself() -> None:
-    parts = expert.build(question(ledge), ledge)
+    parts = built(question(ledge), ledge)
     once, again = (list(iterate(parts.loop, seed_keys(2), 1)) for _ in range(2))
     parts.close()
     for (_, one), (_, other) in zip(once, again, strict=True):
@@ -86,7 +90,7 @@ def test_replay_rows_carry_the_true_reward_of_their_own_transition_and_training_
 
 def test_nothing_follows_an_end_and_the_reward_is_what_was_paid() -> None:
     """With rows that all end, action values are regressed on the reward itself."""
-    parts = expert.build(question(seeds=1, learning_rate=3e-2, update_ratio=20.0))
+    parts = built(question(seeds=1, learning_rate=3e-2, update_ratio=20.0))
     parts.close()
     obs = jnp.asarray(np.random.default_rng(0).normal(size=(64, 4)), jnp.float32)
     batch = PaidTransition(
