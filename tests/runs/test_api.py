@@ -63,7 +63,7 @@ def test_whoever_asks_is_told_every_evaluation(tmp_path: Path, capfd: pytest.Cap
     )
     assert told == [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     assert f"ml-irl on gridworld, 2 seeds, 2 iterations, in {run.path}" in capfd.readouterr().err
-    with pytest.raises(ti.InputError, match="a list of at least one folder"):
+    with pytest.raises(ti.InputError, match="give the folders as a list"):
         ti.compare_runs(str(run.path))
     assert ti.compare_runs([str(run.path)], tmp_path / "page.html").exists()
 

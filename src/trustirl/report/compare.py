@@ -71,8 +71,10 @@ def _drawn(study: Study, format: str) -> str | bytes:
 
 def report(runs: Sequence[str | Path], out: str | Path | None = None, format: str | None = None) -> Path:
     """A single run's own page, or else a comparison; without a `format`, the ending of `out` says which."""
-    if isinstance(runs, str | Path) or not runs:
-        raise InputError("give a list of at least one folder of `trustirl train` or `trustirl bench`.")
+    if isinstance(runs, str | Path):
+        raise InputError(f"give the folders as a list: [{str(runs)!r}].")
+    if not runs:
+        raise InputError("give at least one folder of `trustirl train` or `trustirl bench`.")
     paths, out = [Path(run) for run in runs], None if out is None else Path(out)
     endings = {ending: name for name, ending in FORMATS.items()}
     chosen = _known(format) if format else endings.get(out.suffix.lower() if out else "", "html")

@@ -119,7 +119,7 @@ def _learned(run: Run) -> Sequence[LearnedReward]:
 def _known_task(task: Task | None, task_args: Mapping[str, Any] | None, run: Run | None, name: str) -> Any:
     if task is None and run is None:
         raise InputError(f"{name} does not say which world it is a reward of: name the task.")
-    if task is not None and not isinstance(task, str):
+    if task is not None and not (isinstance(task, str) and TASKS.get(task)):
         raise InputError(f"{name} holds a reward of numbered states: name one of {', '.join(TASKS)}.")
     if isinstance(task, str):
         return make_task(task, task_args)
