@@ -28,6 +28,7 @@ def column(run: ti.Run, name: str) -> np.ndarray:
     return np.array([[row[name] for row in rows if row["seed"] == seed] for seed in range(2)])
 
 
+@pytest.mark.slow
 def test_kept_is_the_policy_that_fits_best_what_was_held_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,8 +124,8 @@ CASES = [
     if world != "exact"
 ]
 QUICK = {
-    ("discrete", "simulator"): ("dac", "f-irl", "iq-learn"),
-    ("continuous", "simulator"): ("csil", "plain-gradient"),
+    ("discrete", "simulator"): ("dac", "iq-learn"),
+    ("continuous", "simulator"): ("plain-gradient",),
     ("discrete", "offline"): ("p2il",),
     ("continuous", "offline"): ("bc",),
 }

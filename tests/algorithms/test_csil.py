@@ -61,6 +61,7 @@ def begun() -> tuple[Any, Any]:
     return algorithm, eqx.filter_jit(lambda: algorithm.init(jax.random.key(0), expert()))()
 
 
+@pytest.mark.slow
 def test_a_clone_is_the_soft_optimal_answer_to_its_own_reward(begun: tuple[Any, Any]) -> None:
     """With uniform actions as the prior every state is worth 0, so Q = r, and the best policy is p exp(Q / scale)."""
     algorithm, state = begun

@@ -119,6 +119,7 @@ def test_short_episodes_count_as_whole_ones() -> None:
     np.testing.assert_allclose(loss, (np.mean(t1 * t2) - t1.mean() * t2.mean()) / 7, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_reward_rises_where_the_expert_is_and_the_agent_is_not() -> None:
     """The agent's episodes are of both states, the expert's of the second alone."""
     make_reward = blank_network_reward(np.zeros(1, np.float32), np.ones(1, np.float32), 0, "state", 8, 1, 10.0)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import trustirl as ti
 from tests.control.small import SETTINGS
@@ -19,6 +20,7 @@ def rows(algorithm: str, folder: Path, **settings: Any) -> list[dict[str, Any]]:
     return [{name: value for name, value in json.loads(line).items() if name != "seconds"} for line in lines]
 
 
+@pytest.mark.slow
 def test_without_resets_it_is_mm_and_with_them_it_is_not(tmp_path: Path) -> None:
     mm = rows("mm", tmp_path)
     assert rows("filter", tmp_path / "none", resets=0.0) == mm

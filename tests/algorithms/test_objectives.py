@@ -83,6 +83,7 @@ def test_maximum_entropy_steps_along_the_difference_of_occupancies() -> None:
     assert ell(after) > ell(before) + 1e-4 * (change * uphill).sum()  # Armijo's share
 
 
+@pytest.mark.slow
 def test_what_trro_certifies_is_its_bound_and_comes_true() -> None:
     before, after, told = first_step("trro", minorizer="quadratic")
     change = after - before

@@ -69,6 +69,7 @@ def test_the_cliff_punishes_greedy_updates() -> None:
     assert careful[-1] > greedy[-1]
 
 
+@pytest.mark.slow
 def test_sampled_demonstrations_leave_ell_bounded() -> None:
     """The learner starts where the episodes start; else ell grows by punishing states it cannot avoid."""
     world, _, _, ell = learn("trro", "gridworld", 60, demo_episodes=5, minorizer="curvature")

@@ -123,6 +123,7 @@ def test_its_defaults_are_its_own() -> None:
     [("CartPole-v1", cartpole_demo()), ("Pendulum-v1", pendulum_demo())],
     ids=["discrete", "continuous"],
 )
+@pytest.mark.slow
 def test_it_learns_on_simulators(task: str, demos: ti.Demos, tmp_path: Path) -> None:
     run = ti.train(NAME, task, demos, seeds=2, steps=260, out=tmp_path / "run", **SETTINGS)
     assert max(row["drift"] for row in rows(run.path) if row["drift"] is not None) > 0
@@ -174,6 +175,7 @@ def test_it_learns_where_the_mdp_is_known_and_a_killed_run_goes_on(tmp_path: Pat
     assert ell[-1] > ell[0]
 
 
+@pytest.mark.slow
 def test_it_takes_part_in_a_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGIN), *sys.path]))
     jobs = "[defaults]\ntask = 'gridworld'\ntask_args = {size = 3}\nsteps = 3\nseeds = 1\n"

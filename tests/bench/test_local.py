@@ -255,6 +255,7 @@ def test_killed_in_the_middle_and_repeated_gives_the_same_table(tmp_path: Path) 
     assert table(killed) == table(whole)
 
 
+@pytest.mark.slow
 def test_stopped_politely_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     file = suite(tmp_path, GRID + "[[jobs]]\nalgorithm = 'piro'\nsteps = 100_000")
     process = started("bench", file, "--out", tmp_path)

@@ -197,6 +197,7 @@ def test_extra_rollouts_reach_the_reward_step_and_nothing_else() -> None:
     assert rows >= 80 + 40
 
 
+@pytest.mark.slow
 def test_past_steps_reach_the_reward_step_and_not_the_reference() -> None:
     parts = build(experiment(past_share=0.25, reference=3000), cartpole_demo())
     state, metrics = list(iterate(parts.loop, seed_keys(2), 2))[-1]

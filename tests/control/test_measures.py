@@ -199,6 +199,7 @@ def test_sampled_expectations_equal_the_exact_ones() -> None:
     assert abs(np.mean(rows) - exact) <= 4 * error + 1e-4
 
 
+@pytest.mark.slow
 def test_the_sampled_piro_gradient_is_the_exact_one() -> None:
     """Equation 9's gradient, from minibatches of sampled discounted episodes and from exact occupancies."""
     task = make_task("random-mdp", {"discount": 0.8})

@@ -118,6 +118,7 @@ VALUES = {"width": 8, "depth": 1, "updates": 10, "batch": 16, "reward_width": 8,
 VALUES |= {"evaluation_episodes": 2, "evaluate_every": 1, "backend": "sync"}
 
 
+@pytest.mark.slow
 def test_who_learns_values_needs_no_environment_and_keeps_a_reward(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"task": "CartPole-v1", "demos": cartpole_demo(), "seeds": 2, "steps": 40} | VALUES
     whole = ti.train("p2il", out=tmp_path / "whole", offline=True, **asked)

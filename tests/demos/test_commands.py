@@ -13,6 +13,7 @@ from trustirl.cli import demos as demo_commands
 from trustirl.cli.main import main
 from trustirl.demos import Demos
 from trustirl.demos.origin import env_arguments
+from trustirl.rewards.reward import Rewards
 from trustirl.runs.run import Run
 from trustirl.tasks.gym import make_control_task
 
@@ -219,7 +220,9 @@ class Lever:
 
 def test_record_the_policy_of_a_run(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"algorithm": "piro", "task": "CartPole-v1", "task_args": {"sutton_barto_reward": True}}
-    monkeypatch.setattr(demo_commands, "load", lambda path: Run(path, config, {}, [Lever("CartPole-v1")], []))
+    monkeypatch.setattr(
+        demo_commands, "load", lambda path: Run(path, config, {}, [Lever("CartPole-v1")], Rewards([]))
+    )
     command = ("record", "CartPole-v1", "--run", tmp_path / "cart", "--episodes", 2, "-o")
     run(capsys, *command, tmp_path / "mode.npz")
     run(capsys, *command, tmp_path / "drawn.npz", "--stochastic")

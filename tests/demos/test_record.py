@@ -58,7 +58,7 @@ def test_a_step_from_a_restored_state_is_the_recorded_one(task: str) -> None:
         env.reset(seed=int(step))
     with pytest.raises(DemoError, match="states of"):
         restore_state(env, demos.states[0][1:])
-    with pytest.raises(DemoError, match="no simulator state"):
+    with pytest.raises(DemoError, match="has no state that can be set"):
         restore_state(gym.make("FrozenLake-v1"), demos.states[0])
 
 

@@ -17,6 +17,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_an_exported_reward_is_the_runs(chain: Path, tmp_path: Path) -> None:
     main(["reward", "export", str(chain), "--out", str(tmp_path / "shared")])
     table = ti.load_reward(tmp_path / "shared").table()

@@ -164,6 +164,7 @@ def test_a_reward_of_transitions_comes_back_from_a_folder(kind: Any, tmp_path: P
     assert np.std(tables) > 0
 
 
+@pytest.mark.slow
 def test_the_exact_world_learns_rewards_of_transitions(tmp_path: Path) -> None:
     run = ti.train("ml-irl", task="chain", steps=10, seeds=1, reward_inputs="transition", out=tmp_path / "run")
     ell = [row["ell"] for row in RunFolder(tmp_path / "run").metrics()]

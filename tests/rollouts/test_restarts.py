@@ -117,6 +117,7 @@ def test_past_steps_that_weigh_nothing_stay_out_of_the_mixture() -> None:
     np.testing.assert_allclose(mixture.weight, [0.25, 0.25, 0.25, 0, 0.25, 0])
 
 
+@pytest.mark.slow
 def test_a_run_counts_its_resets(tmp_path: Any) -> None:
     runs = [
         ti.train("ml-irl", "Pendulum-v1", recorded(), steps=420, out=tmp_path / name, **SETTINGS | {"resets": share})

@@ -32,6 +32,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_run_of_the_exact_world_beside_the_true_reward(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["reward", "compare", str(grid), "true", "--json"])
     found = json.loads(capsys.readouterr().out)

@@ -236,6 +236,7 @@ def test_a_table_that_is_too_long_or_none_is_refused(tmp_path: Path) -> None:
             ti.World.from_table(source, **HOW)
 
 
+@pytest.mark.slow
 def test_one_command_gives_a_run_that_knows_its_table_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

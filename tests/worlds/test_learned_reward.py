@@ -23,6 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ti.Run:
     return ti.train("piro", "CartPole-v1", cartpole_demo(), seeds=2, steps=260, out=out, **SETTINGS)
 
 
+@pytest.mark.slow
 def test_each_seed_is_paid_its_own_frozen_reward(run: ti.Run) -> None:
     asked = _experiment(run, None, None, 3, 200, {})
     given = given_of(asked)
@@ -75,7 +76,7 @@ def test_an_estimate_holds_what_it_should_and_lies_around_the_mean() -> None:
 
 
 def test_the_page_tells_who_earns_what() -> None:
-    means = {"learned": 80.0, "carried": 50.0, "bc": 40.0, "true": 100.0, "zero": 10.0, "random": 0.0}
+    means = {"learned": 80.0, "carried": 50.0, "clone": 40.0, "true": 100.0, "zero": 10.0, "random": 0.0}
     noise = np.random.default_rng(0).normal(size=(2, 20))
     arms = {name: Arm(name, (mean + noise).tolist()) for name, mean in means.items()}
     arms["random"] = Arm("random", noise[:1].tolist())
@@ -94,7 +95,7 @@ def test_the_page_tells_who_earns_what() -> None:
 def test_a_whole_transfer_can_be_stopped_and_asked_again(run: ti.Run, capsys: pytest.CaptureFixture[str]) -> None:
     out = run.path.with_name("transfer")
     found = ti.transfer(run, seeds=1, steps=2000, bc_steps=1000, episodes=2, out=out)
-    assert set(found.arms) == {"learned", "carried", "bc", "true", "zero", "random"}
+    assert set(found.arms) == {"learned", "carried", "clone", "true", "zero", "random"}
     assert len(found.arms["carried"].returns) == 2
     for name in ("learned", "zero"):
         made = ti.load(out / name)

@@ -55,6 +55,7 @@ def run(home: Path) -> ti.Run:
     return ti.train("piro", "mdp", str(home / "demos.npz"), out=home / "run", compare=True, **asked)
 
 
+@pytest.mark.slow
 def test_a_run_without_a_true_reward_tells_what_can_be_known(run: ti.Run) -> None:
     assert ti.load(run.path).summary == run.summary
     assert [run.summary[name] for name in JUDGED] == [None] * len(JUDGED)
@@ -81,6 +82,7 @@ def test_its_page_shows_that_and_says_what_cannot_be(run: ti.Run) -> None:
     assert files.known.comparison.sampled_episodes is None  # nobody could sample them
 
 
+@pytest.mark.slow
 def test_it_takes_part_in_comparisons(run: ti.Run, home: Path) -> None:
     other = ti.train(
         "mce", "mdp", demos(), task_args={"file": str(home / "mdp.npz")}, seeds=2, steps=30, out=home / "mce"
