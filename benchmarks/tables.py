@@ -38,8 +38,20 @@ SHOWN: dict[str, Row] = {  # the columns of `shares`, and which rows they tell
 
 
 def learning(rows: list[Row]) -> str:
-    """True returns of the last policy."""
-    return _row_by_row(rows, _learned)
+    """True returns of PIRO's last policy, and what they took."""
+    return _row_by_row([row for row in rows if row["algorithm"] == "piro"], _learned)
+
+
+def scores(rows: list[Row]) -> str:
+    """Each method from one demonstration with its default settings: every seed, and the mean as a score."""
+    ours = [row for row in rows if row["demo_episodes"] == 1 and "variant" not in row]
+    tasks = sorted({row["task"] for row in ours})
+    cells: dict[str, dict[str, str]] = {name: dict.fromkeys(tasks, NONE) for name in MODULES}
+    for row in ours:
+        score = (mean(row["returns"]) - row["random_return"]) / (row["expert_return"] - row["random_return"])
+        cells[row["algorithm"]][row["task"]] = f"{_each(row['returns'])} ({score:.2f}; {row['steps']:,} steps)"
+    known = {name: told for name, told in cells.items() if set(told.values()) != {NONE}}
+    return _table(("method", *tasks), ((f"`{name}`", *told.values()) for name, told in known.items()))
 
 
 def _learned(row: Row) -> dict[str, Any]:
@@ -454,6 +466,7 @@ def _average(row: Row, measure: str) -> str:
 
 KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
+    "scores": scores,
     "compared": compared,
     "steadiness": steadiness,
     "shares": shares,
