@@ -1,6 +1,7 @@
 """Demonstrations by name: those of the package and local Minari datasets."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import gymnasium as gym
@@ -12,6 +13,8 @@ from trustirl.demos import Demos, restore_state, sources
 from trustirl.demos.schema import find_demos
 from trustirl.demos.sources import Named, named_demos, packaged_names, packaged_path
 from trustirl.training.train import train
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -62,6 +65,25 @@ def test_names_that_are_not_there_say_which_are(
         packaged_path("Hopper-v4")
 
 
+def test_large_demos_come_in_a_package_of_their_own(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "Hopper-v4.npz").unlink()  # the card stays
+    assert packaged_names() == ["CartPole-v1"]
+    with pytest.raises(DemoError, match=r"Hopper-v4 come in a package .* pip install 'trustirl\[demos\]'"):
+        find_demos("packaged", "Hopper-v4")
+    with pytest.raises(DemoError, match="did you mean 'Hopper-v4'"):
+        packaged_path("Hopper-v5")
+    installed = tmp_path / "site" / "trustirl_demos"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("raise AssertionError('imported')")
+    Demos.from_numpy(np.ones((5, 4)), np.ones(5, int)).save(installed / "Hopper-v4.npz")
+    monkeypatch.syspath_prepend(installed.parent)
+    assert packaged_names() == ["CartPole-v1", "Hopper-v4"]
+    assert packaged_path("Hopper-v4") == installed / "Hopper-v4.npz"
+    assert named_demos()[1] == Named("packaged:Hopper-v4", "Hopper-v4", 1, 5, 12.5)
+
+
 def test_training_takes_packaged_demos_of_its_task(folder: Path, tmp_path: Path) -> None:
     """Pendulum's are found, and found not to be Pendulum's."""
     (folder / "CartPole-v1.npz").rename(folder / "Pendulum-v1.npz")
@@ -106,5 +128,19 @@ def test_packaged_demos_can_be_taken_up_at_any_step(task: str) -> None:
     env.close()
 
 
-def test_the_package_stays_small() -> None:
-    assert sum(file.stat().st_size for file in sources.FOLDER.iterdir()) <= 25 * 2**20
+def test_the_wheel_leaves_out_what_the_second_wheel_holds() -> None:
+    """And both stay small."""
+    project, second = (
+        tomllib.loads((ROOT / place / "pyproject.toml").read_text()) for place in (".", "packages/demos")
+    )
+    left_out = {Path(name) for name in project["tool"]["hatch"]["build"]["exclude"]}
+    taken = second["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    there = {(ROOT / "packages" / "demos" / name).resolve().relative_to(ROOT): held for name, held in taken.items()}
+    assert left_out == there.keys()
+    assert {f"trustirl_demos/{name.name}" for name in left_out} == set(there.values())
+    sizes = {file.relative_to(ROOT): file.stat().st_size for file in sources.FOLDER.iterdir()}
+    assert sum(sizes[name] for name in left_out) <= 25 * 2**20
+    assert sum(size for name, size in sizes.items() if name not in left_out) <= 2**20
+    ours = project["project"]
+    assert ours["optional-dependencies"]["demos"] == [f"trustirl-demos=={second['project']['version']}"]
+    assert second["project"]["version"] == ours["version"]

@@ -12,11 +12,12 @@ from rich.text import Text
 
 from trustirl.cli.showing import print_rows
 from trustirl.core.errors import DemoError, InputError, unknown_name
+from trustirl.core.machine import install_command
 from trustirl.core.words import count, printable
 from trustirl.demos.inspect import Inspection, amount, described, facts, inspect
 from trustirl.demos.origin import env_arguments
 from trustirl.demos.schema import DemoChoice, Demos, find_demos
-from trustirl.demos.sources import Named, named_demos
+from trustirl.demos.sources import Named, elsewhere_names, named_demos
 from trustirl.report.demos import write_demo_page
 from trustirl.runs.run import Run, load
 from trustirl.tasks.gym import ControlTask, make_control_task
@@ -118,10 +119,13 @@ def _list(arguments: list[str]) -> None:
     found = named_demos()
     if options.json:
         print(json.dumps([asdict(entry) for entry in found], indent=2))
-    elif found:
+        return
+    if found:
         print_rows([("Name", "Task", "Episodes", "Steps", "Return"), *map(_cells, found)])
     else:
         print("Nothing: no demonstrations come with this version, and there are no local Minari datasets.")
+    if others := elsewhere_names():
+        print(f"Those of {', '.join(others)} come with {install_command('demos')}.")
 
 
 def _cells(entry: Named) -> tuple[str, ...]:

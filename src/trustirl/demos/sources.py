@@ -4,10 +4,12 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from trustirl.core.errors import DemoError, unknown_name
 from trustirl.core.files import read_json
+from trustirl.core.machine import install_command
 from trustirl.demos.checks import Fields
 from trustirl.demos.formats.hdf5 import read_hdf5
 from trustirl.demos.formats.lerobot import is_lerobot, read_lerobot
@@ -15,7 +17,10 @@ from trustirl.demos.formats.minari import is_minari, local_root, read_minari
 from trustirl.demos.formats.npz import read_npz
 from trustirl.demos.formats.tables import read_table
 
-FOLDER = Path(__file__).parent / "packaged"  # TASK.npz, and TASK.json that says where it comes from
+# TASK.npz, and TASK.json that says where it comes from. The wheel holds every .json, but only small .npz; the others
+# are in a wheel of their own, which holds nothing else (packages/demos).
+FOLDER = Path(__file__).parent / "packaged"
+LARGE = "trustirl_demos"
 PACKAGED = "packaged"
 READERS: dict[str, Callable[[Path], Fields]] = {
     ".npz": read_npz,
@@ -39,22 +44,39 @@ class Named:
 
 
 def packaged_names() -> list[str]:
-    """Tasks whose demonstrations come with the package."""
-    return sorted(file.stem for file in FOLDER.glob("*.npz"))
+    """Tasks whose demonstrations are on this machine, with this package or with trustirl-demos."""
+    return sorted(_packaged_files())
+
+
+def elsewhere_names() -> list[str]:
+    """Tasks whose demonstrations come with trustirl-demos, which is not installed."""
+    return sorted({card.stem for card in FOLDER.glob("*.json")} - _packaged_files().keys())
 
 
 def packaged_path(task: str) -> Path:
     """The file with a task's demonstrations."""
-    if task in packaged_names():
-        return FOLDER / f"{task}.npz"
-    if not packaged_names():
+    files = _packaged_files()
+    if task in files:
+        return files[task]
+    if task in elsewhere_names():
+        raise DemoError(
+            f"demonstrations of {task} come in a package of their own: {install_command('demos')}, or give a file "
+            "or minari:ID."
+        )
+    if not files:
         raise DemoError(
             f"no demonstrations of {task} come with this version, nor of any other task; give a file or minari:ID."
         )
-    near = str(unknown_name("task", task, packaged_names())).partition(": ")[2]
+    near = str(unknown_name("task", task, [*files, *elsewhere_names()])).partition(": ")[2]
     raise DemoError(
         f"no demonstrations of {task} come with this version ({near.rstrip('.')}); give a file or minari:ID."
     )
+
+
+def _packaged_files() -> dict[str, Path]:
+    spec = find_spec(LARGE)  # found, not imported
+    folders = [*map(Path, (spec and spec.submodule_search_locations) or ()), FOLDER]
+    return {file.stem: file for folder in folders for file in folder.glob("*.npz")}
 
 
 def read_source(source: str | os.PathLike[str]) -> Fields:
