@@ -80,12 +80,10 @@ def _inputs(first: LearnedReward) -> str:
 
 
 def _actions(spaces: Spaces) -> str:
-    if spaces.action_low is None or spaces.action_high is None:
+    if spaces.bounds is None:
         last = spaces.action_start + spaces.action_dim - 1
         return f"Actions are whole numbers from {spaces.action_start} to {last}."
-    bounds = ", ".join(
-        f"{low:g} to {high:g}" for low, high in zip(spaces.action_low, spaces.action_high, strict=True)
-    )
+    bounds = ", ".join(f"{low:g} to {high:g}" for low, high in zip(*spaces.bounds, strict=True))
     return f"Actions are {count(spaces.action_dim, 'number')} ({bounds}); what lies outside is clipped."
 
 

@@ -70,7 +70,7 @@ def _drawn(reward: LearnedReward, rows: int) -> dict[str, Any]:
         elif name == "action" and spaces.discrete:
             drawn = spaces.action_start + random.integers(spaces.action_dim, size=rows)
         elif name == "action":
-            low, high = np.asarray(spaces.action_low), np.asarray(spaces.action_high)
+            low, high = (np.asarray(bound) for bound in spaces.bounds or ())
             drawn = low + (high - low) * random.random((rows, *shape))
         given[name] = (drawn > 0 if kind is np.bool_ else drawn).astype(kind)
     return given
@@ -124,7 +124,7 @@ def _program(reward: LearnedReward, names: list[str]) -> Callable[..., Array]:
         if action is not None and spaces.discrete:
             action = action - spaces.action_start
         elif action is not None:
-            low, high = jnp.asarray(spaces.action_low), jnp.asarray(spaces.action_high)
+            low, high = (jnp.asarray(bound) for bound in spaces.bounds or ())
             action = 2 * (jnp.clip(action, low, high) - low) / (high - low) - 1
         acted = zeros if action is None else action
         batch = Transition(obs, acted, zeros, given.get("next_observation"), given.get("terminated"))

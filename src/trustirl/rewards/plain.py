@@ -105,9 +105,9 @@ def _network(name: str, net: MLP) -> Arrays:
 
 
 def _actions(spaces: Spaces) -> Arrays:
-    if spaces.discrete:
+    if spaces.bounds is None:
         return {"action_start": spaces.action_start}
-    return {"action_low": spaces.action_low, "action_high": spaces.action_high}
+    return dict(zip(("action_low", "action_high"), spaces.bounds, strict=True))
 
 
 def _standard(function: ValueReward | LogRatioReward) -> Arrays:

@@ -4,8 +4,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Discrete, Space
+from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
 from jaxtyping import Bool, Num
 
 from trustirl.core.checks import of_kind
@@ -32,13 +33,18 @@ class Pays(Protocol):
 
 
 class RewardReplaced(gym.Wrapper):
-    """An environment that pays a learned reward; `info` tells `true_reward` and `learned_reward`."""
+    """An environment that pays a learned reward; `info` tells `true_reward` and `learned_reward`.
+
+    Where the reward was learned in a range of actions, that is the action space.
+    """
 
     def __init__(self, env: gym.Env, reward: Pays, mix: float = 0.0) -> None:
         """Wrap any environment with the observations and actions that the reward was learned for."""
         check_spaces(_name(env), env.observation_space, env.action_space, reward)
         super().__init__(env)
         self.learned_reward, self.mix = reward, _share(mix)
+        if (ranged := _range(reward)) is not None:
+            self.action_space = ranged
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
@@ -62,6 +68,8 @@ class VectorRewardReplaced(VectorWrapper):
         check_spaces(_name(envs), envs.single_observation_space, envs.single_action_space, reward)
         super().__init__(envs)
         self.learned_reward, self.mix = reward, _share(mix)
+        if (ranged := _range(reward)) is not None:
+            self.single_action_space, self.action_space = ranged, batch_space(ranged, self.num_envs)
         # The metadata may be those of the class, which other vectors share; where nothing is said, it is the default.
         said = getattr(envs.unwrapped, "autoreset_mode", envs.metadata.get("autoreset_mode"))
         self._mode = AutoresetMode.NEXT_STEP if said is None else AutoresetMode(said)
@@ -119,6 +127,15 @@ def check_spaces(name: str, observations: Space, actions: Space, reward: Pays) -
     if differ := [word for word, value in here.items() if not np.array_equal(value, getattr(learned, word))]:
         told = ", ".join(f"{word} {here[word]} instead of {getattr(learned, word)}" for word in differ)
         raise RewardError(f"the reward was learned for {learned.name}, and {name} has {told}; wrap that task.")
+
+
+def _range(reward: Pays) -> Box | None:
+    """The actions among which it was learned, if these are not all."""
+    spaces = reward.spaces
+    if isinstance(spaces, Finite) or spaces.range_low is None or spaces.bounds is None:
+        return None
+    low, high = spaces.bounds
+    return Box(low, high, dtype=low.dtype.type)
 
 
 def _name(env: gym.Env | VectorEnv) -> str:

@@ -1,7 +1,8 @@
 """Between an environment's spaces and the vectors that networks see, and how a file tells of them.
 
 Observations: the entries of a Dict are concatenated in sorted key order, all in float32.
-Actions: networks act in [-1, 1]; the environment receives low + (a + 1) / 2 * (high - low).
+Actions: networks act in [-1, 1]; the environment receives low + (a + 1) / 2 * (high - low), where low and high are
+the bounds of the action space, or of the part of it in which networks act.
 """
 
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ class SpacesCard:
     action_low: list[float] | None
     action_high: list[float] | None
     action_start: Annotated[int, Meta(ge=-(2**31), le=2**31)]
+    range_low: list[float] | None = None
+    range_high: list[float] | None = None
 
     @classmethod
     def of(cls, spaces: Spaces) -> "SpacesCard":
@@ -51,6 +54,9 @@ class SpacesCard:
         shapes = {None if bound is None else len(bound) for bound in (self.action_low, self.action_high)}
         if shapes != {None if self.discrete else self.action_dim}:
             raise InputError(f"{where} gives other bounds of actions than {self.action_dim} each; restore it.")
+        within = [None if bound is None else len(bound) for bound in (self.range_low, self.range_high)]
+        if within not in ([None, None], [None if self.discrete else self.action_dim] * 2):
+            raise InputError(f"{where} gives a range of actions that does not fit their bounds; restore it.")
 
 
 def flatten_observations(observations: Any, count: int) -> Float[np.ndarray, "count obs_dim"]:
@@ -60,22 +66,22 @@ def flatten_observations(observations: Any, count: int) -> Float[np.ndarray, "co
 
 def to_env_actions(task: Spaces, actions: Num[np.ndarray, "..."]) -> Num[np.ndarray, "..."]:
     """What the environment receives for a network's actions."""
-    if task.action_low is None or task.action_high is None:
+    if task.bounds is None:
         _require_choices(task, actions)
         return actions + task.action_start
     if not np.abs(actions).max(initial=0) <= 1 + ROUNDING:
         raise NumericalError(f"{task.name}: an action of the policy is NaN or outside [-1, 1].")
-    low, high = task.action_low, task.action_high
+    low, high = task.bounds
     scaled = low + (actions + 1) * ((high - low) / 2)
     return np.minimum(np.maximum(scaled, low), high).astype(low.dtype, copy=False)  # np.clip takes twice the time
 
 
 def from_env_actions(task: Spaces, actions: Num[np.ndarray, "..."]) -> tuple[Num[np.ndarray, "..."], int]:
     """Demonstrated actions as a network would give them, and how many entries had to be clipped."""
-    if task.action_low is None or task.action_high is None:
+    if task.bounds is None:
         _require_choices(task, actions - task.action_start)
         return actions - task.action_start, 0
-    low, high = task.action_low, task.action_high
+    low, high = task.bounds
     outside = np.count_nonzero((actions < low) | (actions > high))
     scaled = 2 * (np.clip(actions, low, high) - low) / (high - low) - 1
     return scaled.astype(np.float32), int(outside)

@@ -17,6 +17,7 @@ from rich.progress import track
 from trustirl.core.checks import counts
 from trustirl.core.errors import InputError
 from trustirl.core.files import Size, fitting, read_json
+from trustirl.core.spaces import acting_as
 from trustirl.core.words import count
 from trustirl.core.worlds import WorldFacts, world_in
 from trustirl.demos.schema import Demos, find_demos
@@ -151,7 +152,8 @@ class Run:
         named = task or task_of_file(self.config["task"], self.path / "config.json")
         control_task = make_control_task(named, self.config["task_args"])
         self.check_task(control_task)
-        policies, _ = read_policies(self.path)
+        policies, spaces = read_policies(self.path)
+        control_task = acting_as(control_task, spaces)
         ledger, first, console = Ledger(), self.config.get("first_seed", 0), Console(stderr=True)
         told = f"{self.config['algorithm']} on {self.config['task']}"
         shown = partial(track, description=told, console=console, transient=True, disable=not console.is_terminal)

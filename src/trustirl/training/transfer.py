@@ -12,6 +12,7 @@ from trustirl.algorithms import CLONING
 from trustirl.core.checks import counts, of_kind
 from trustirl.core.errors import InputError
 from trustirl.core.files import write_json
+from trustirl.core.spaces import acting_as
 from trustirl.report.html import write_drawn
 from trustirl.report.transfer import Arm, Transfer, render
 from trustirl.rollouts.host import evaluate_returns, evaluation_envs
@@ -197,8 +198,8 @@ def _made(place: Path, make: Callable[[Path], Run], task: Task) -> Run:
 
 def _returns(run: Path, task: ControlTask, episodes: int) -> Float[np.ndarray, "seeds episodes"]:
     """True returns in the task, of episodes that are the same for everybody and every seed."""
-    policies, _ = read_policies(run)
-    with evaluation_envs(task, len(policies.weights), episodes, Ledger()) as envs:
+    policies, spaces = read_policies(run)
+    with evaluation_envs(acting_as(task, spaces), len(policies.weights), episodes, Ledger()) as envs:
         return evaluate_returns(envs, policies, episodes, ROOT, alike=True)
 
 

@@ -23,7 +23,7 @@ from trustirl.core.buffer import Buffer, draw
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.records import Algorithm, DrawBatch, Sampler, Solver, Turned
-from trustirl.core.spaces import Termination
+from trustirl.core.spaces import Spaces, Termination, acting_as
 from trustirl.core.types import ExpertData, IrlState, Metrics, Transition
 from trustirl.core.words import count
 from trustirl.irl.loop import Loop, make_loop, split
@@ -105,6 +105,7 @@ class Given(NamedTuple):
     functions: PyTree  # of all seeds, stacked
     statistics: tuple[np.ndarray | None, np.ndarray | None]  # mean and deviation that standardise observations
     termination: Termination
+    spaces: Spaces  # for which it was learned
 
 
 class Expert(NamedTuple):
@@ -163,6 +164,8 @@ def build(
     config = SolverConfig(**settings["solver"])
     total = iterations(experiment.steps, schedule) + 1
     control_task = make_control_task(task or experiment.task, experiment.task_args)
+    if given:  # its numbers between -1 and 1 mean actions of the range in which it was learned
+        control_task = acting_as(control_task, given.spaces)
     capacity = min(experiment.steps, schedule.replay or experiment.steps)
     row = example_row(control_task)
     example = row if given else _paid(row)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PyTree
 
 from trustirl.core.errors import InputError
 from trustirl.core.files import file_hash, read_arrays, write_json
-from trustirl.core.spaces import Finite, Termination
+from trustirl.core.spaces import Finite, Spaces, Termination
 from trustirl.core.types import Metrics, TrainState, Transition
 from trustirl.irl.plan import Schedule
 from trustirl.rewards.reward import LearnedReward
@@ -25,7 +25,7 @@ from trustirl.rewards.saved import load_rewards
 from trustirl.rl.config import SolverConfig
 from trustirl.rollouts.host import judged
 from trustirl.runs.policies import save_policies
-from trustirl.tasks.gym import make_control_task
+from trustirl.tasks.gym import ControlTask, make_control_task
 from trustirl.worlds.fixed_reward import Expert, Given, Task, build, iterations
 from trustirl.worlds.job import Experiment, Groups, Job, Row, columns, told_steps
 from trustirl.worlds.matching import example_row
@@ -75,24 +75,24 @@ def check(experiment: Experiment) -> int:
     return replay_bytes(1, min(experiment.steps, schedule.replay or experiment.steps), row)
 
 
-def given_of(experiment: Experiment) -> Given:
+def given_of(experiment: Experiment, task: Task | None = None) -> Given:
     """The rewards of the run that is named, one per seed; the fewer begin again."""
     options = RetrainOptions(**experiment.settings["retraining"])
     folder = Path(options.reward)
     arrays = read_arrays(folder / "policy.safetensors")
     statistics = arrays.get("obs_mean"), arrays.get("obs_std")
     rewards = list(load_rewards(folder))
-    _check_spaces(rewards[0], experiment, folder)
+    control_task = make_control_task(task or experiment.task, experiment.task_args)
+    spaces = _check_spaces(rewards[0], control_task, folder)
     each = [rewards[seed % len(rewards)].function for seed in experiment.seed_numbers]
     functions: PyTree = Nothing()
     if options.paid == "learned":
         dynamic, static = zip(*(eqx.partition(function, eqx.is_array) for function in each), strict=True)
         functions = eqx.combine(jax.tree.map(lambda *x: jnp.stack(x), *dynamic), static[0])
-    return Given(functions, statistics, options.termination)
+    return Given(functions, statistics, options.termination, spaces)
 
 
-def _check_spaces(reward: LearnedReward, experiment: Experiment, folder: Path) -> None:
-    task = make_control_task(experiment.task, experiment.task_args)
+def _check_spaces(reward: LearnedReward, task: ControlTask, folder: Path) -> Spaces:
     spaces = reward.spaces
     if isinstance(spaces, Finite):
         raise InputError(f"{folder} learned a reward of numbered states, which no simulator has; compare it instead.")
@@ -102,13 +102,14 @@ def _check_spaces(reward: LearnedReward, experiment: Experiment, folder: Path) -
             f"the reward of {folder} was learned for {spaces.name}, and {task.name} has other observations or "
             "actions; name a task like the run's own."
         )
+    return spaces
 
 
 def learned_reward_job(experiment: Experiment, task: Task | None = None) -> Job:
     """The training of fresh policies on learned rewards, ready to run."""
     options = RetrainOptions(**experiment.settings["retraining"])
     schedule, config = Schedule(**experiment.settings["plan"]), SolverConfig(**experiment.settings["solver"])
-    last, given = iterations(experiment.steps, schedule), given_of(experiment)
+    last, given = iterations(experiment.steps, schedule), given_of(experiment, task)
     parts: Expert = build(experiment, options, task, given)
     reward = Path(options.reward)
 

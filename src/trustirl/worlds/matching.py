@@ -37,11 +37,14 @@ class Matched(NamedTuple):
     action: np.ndarray  # likewise
     clipped: int  # entries of actions that lay outside the action space
     origin: str | None  # the environment that made the demonstrations, if it is another version of the task's
+    margin: float | None = None  # beyond the demonstrated actions, as a share of the action space; None: no range
 
     def facts(self) -> dict[str, Any]:
         """For the manifest."""
         why = self.incomparable()
         told = {"demo_hash": self.demos.content_hash(), "clipped_actions": self.clipped}
+        if self.margin is not None:
+            told["action_range"] = [bound.tolist() for bound in self.task.bounds or ()]
         return told | ({"expert_incomparable": why} if why else {})
 
     def expert_return(self) -> dict[str, float]:
@@ -84,6 +87,8 @@ class Matched(NamedTuple):
                 f"{count(self.clipped, 'entry', 'entries')} of the demonstrated actions lay outside the action space "
                 "and were clipped"
             )
+        if self.margin is not None:
+            told.append(self._told_range(self.margin))
         findings = inspect(self.demos, self.task).findings
         told += [
             f"{finding.where} of the demos: {finding.sentence.rstrip('.')}"
@@ -94,12 +99,24 @@ class Matched(NamedTuple):
             told.append(f"the demos' returns are not shown as the expert's: {why}")
         return told
 
+    def _told_range(self, margin: float) -> str:
+        assert self.task.bounds is not None
+        assert self.task.action_low is not None
+        assert self.task.action_high is not None
+        shares = (self.task.bounds[1] - self.task.bounds[0]) / (self.task.action_high - self.task.action_low)
+        left = sorted({f"{share:.0%}" for share in (shares.min(), shares.max())}, key=len)
+        return (
+            f"actions stay within the demonstrated range and {margin:g} of the action space beyond it on each side, "
+            f"which is {' to '.join(left)} of the action space; action_margin=None allows all"
+        )
+
 
 def matched(
     experiment: Experiment,
     strict: bool,
     demos: Demos | None = None,
     task: str | gym.Env | Callable[..., gym.Env] | None = None,
+    action_margin: float | None = None,
 ) -> Matched:
     """Make the task, read the demonstrations, and check that they belong together."""
     control_task = make_control_task(task or experiment.task, experiment.task_args)
@@ -108,7 +125,23 @@ def matched(
     if experiment.demo_episodes is not None:
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
     origin = _other_version(demos, control_task)
-    return Matched(control_task, demos, *_checked(demos, control_task, strict), origin)
+    obs, action, clipped = _checked(demos, control_task, strict)
+    if action_margin is not None:
+        control_task = acted_as_shown(control_task, demos.actions, action_margin)
+        action, _ = from_env_actions(control_task, demos.actions)
+    return Matched(control_task, demos, obs, action, clipped, origin, action_margin)
+
+
+def acted_as_shown(task: ControlTask, actions: np.ndarray, margin: float) -> ControlTask:
+    """The task, acted in as far as was demonstrated and by a share of the action space further."""
+    low, high = task.action_low, task.action_high
+    if low is None or high is None:
+        raise InputError(
+            f"action_margin is for continuous actions, and {task.name} has discrete ones: leave it away."
+        )
+    inside, room = np.clip(actions, low, high), margin * (high - low)
+    least, most = np.maximum(low, inside.min(axis=0) - room), np.minimum(high, inside.max(axis=0) + room)
+    return replace(task, range_low=least.astype(low.dtype), range_high=most.astype(high.dtype))
 
 
 def check_restorable(task: ControlTask, demos: Demos) -> None:

@@ -34,18 +34,10 @@ from trustirl.worlds.matching import Matched, expert_data, matched, standards
 from trustirl.worlds.memory import check_networks
 from trustirl.worlds.simulator import ControlOptions, parts_of, require_known, update_seconds
 from trustirl.worlds.simulator_run import save_learned, stage_facts, summary_of
-from trustirl.worlds.stage import StageOptions
+from trustirl.worlds.stage import DemoOptions
 
 OFFERS = frozenset({"expert rows", "demonstrated steps"})
 FIT_SECONDS = 0.004  # of a gradient step of a policy alone
-
-
-@dataclass(frozen=True)
-class OfflineOptions(StageOptions):
-    """What can be chosen where demonstrations are all there is, and a policy all that is learned."""
-
-    strict: bool = False
-    """Refuse demonstrated actions outside the action space instead of clipping them."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
     `updates` and `fit_batch` of its own.
     """
     kinds = {"algorithm_config": entry.config, "solver": SolverConfig}
-    kinds |= {"fit": Fit, "control": ControlOptions} if _gathers(entry) else {"offline": OfflineOptions}
+    kinds |= {"fit": Fit, "control": ControlOptions} if _gathers(entry) else {"offline": DemoOptions}
     return filled(kinds, defaults(entry, task, paper))
 
 
@@ -115,15 +107,15 @@ def prepared(
             f"{count(experiment.steps, 'step is', 'steps are')} too few; use at least {each}, or fewer updates."
         )
     options = _options(experiment)
-    given = matched(experiment, options.strict, demos, task)
+    given = matched(experiment, options.strict, demos, task, options.action_margin)
     if isinstance(options, ControlOptions):
         require_known(ALGORITHMS[experiment.algorithm], options, given.demos)
     return given, iterations
 
 
-def _options(experiment: Experiment) -> OfflineOptions | ControlOptions:
+def _options(experiment: Experiment) -> DemoOptions:
     settings = experiment.settings
-    return ControlOptions(**settings["control"]) if "fit" in settings else OfflineOptions(**settings["offline"])
+    return ControlOptions(**settings["control"]) if "fit" in settings else DemoOptions(**settings["offline"])
 
 
 def held_out(demos: Demos, share: float) -> tuple[np.ndarray, list[str]]:

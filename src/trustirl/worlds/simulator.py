@@ -43,7 +43,7 @@ from trustirl.worlds.matching import (
     starts_of,
 )
 from trustirl.worlds.memory import check_memory, check_networks, replay_bytes
-from trustirl.worlds.stage import StageOptions, open_stage
+from trustirl.worlds.stage import DemoOptions, open_stage
 
 # What algorithms may need of this world.
 OFFERS = frozenset({"demonstrated steps", "episodes", "expert rows", "rewards of states"})
@@ -52,7 +52,7 @@ UPDATE_SECONDS = 0.0005, 0.012  # of any policy update, and of one with batch 25
 
 
 @dataclass(frozen=True)
-class ControlOptions(StageOptions):
+class ControlOptions(DemoOptions):
     """What can be chosen on a Gymnasium task."""
 
     termination: Termination = "T2"
@@ -65,8 +65,6 @@ class ControlOptions(StageOptions):
     """Hidden layers of the reward."""
     reward_bound: float = 10.0
     """Rewards stay within plus and minus this."""
-    strict: bool = False
-    """Refuse demonstrated actions outside the action space instead of clipping them."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be."""
@@ -181,7 +179,7 @@ def prepared(
 ) -> Prepared:
     """Check everything that a user gave, except whether all seeds fit into memory."""
     options = ControlOptions(**experiment.settings["control"])
-    given = matched(experiment, options.strict, demos, task)
+    given = matched(experiment, options.strict, demos, task, options.action_margin)
     plan = _needed(ALGORITHMS[experiment.algorithm], Plan(**experiment.settings["plan"]), options, given)
     if plan.shown:
         check_restorable(given.task, given.demos)

@@ -24,6 +24,8 @@ from trustirl.rollouts.policy import Policies
 from trustirl.rollouts.restarts import Starts
 from trustirl.tasks.gym import ControlTask
 
+LEAST_MARGIN = 0.001  # an entry that was always the same must keep a range
+
 
 @dataclass(frozen=True)
 class StageOptions:
@@ -42,6 +44,23 @@ class StageOptions:
         """Refuse numbers that cannot be."""
         at_least(1, self, "evaluate_every", "evaluation_episodes", "checkpoint_every")
         at_most(100_000, self, "evaluation_episodes")
+
+
+@dataclass(frozen=True)
+class DemoOptions(StageOptions):
+    """The same where there are demonstrations, and how their actions are taken."""
+
+    strict: bool = False
+    """Refuse demonstrated actions outside the action space instead of clipping them."""
+    action_margin: float | None = None
+    """Act only as far as demonstrated, and by this share of the action space further on each side; None: anywhere."""
+
+    def __post_init__(self) -> None:
+        """Refuse a margin that cannot be."""
+        super().__post_init__()
+        if self.action_margin is not None:
+            at_least(LEAST_MARGIN, self, "action_margin")
+            at_most(1, self, "action_margin")
 
 
 class Practice:
