@@ -131,7 +131,7 @@ def test_flat_layouts_of_others(tmp_path: Path) -> None:
 def test_goals_join_the_observations_as_the_environment_gives_them(tmp_path: Path) -> None:
     goals = {"achieved_goal": np.full((6, 1), 7.0), "desired_goal": np.full((6, 1), 8.0)}
     demos = Demos.load(write_npz(tmp_path / "maze.npz", D4RL | goals))
-    np.testing.assert_array_equal(demos.observations[1], [7, 8, 2, 3])
+    np.testing.assert_array_equal(demos.observations[1], [7, 8, 2, 3, 1])
     with pytest.raises(DemoError, match="desired_goal must hold one vector of floats per step"):
         Demos.load(write_npz(tmp_path / "bad.npz", D4RL | goals | {"desired_goal": np.zeros(5)}))
 

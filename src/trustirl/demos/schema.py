@@ -69,9 +69,11 @@ class Demos:
         - padded: [episodes, time, ...] with `lengths`;
         - a list of arrays, one per episode.
 
-        In the last two, observations may have one row more than actions: the final observation. `terminated` says of
-        each episode whether a terminal state ended it (default: none did). `rewards` are kept for information: from
-        them comes the expert's return, and training never reads them.
+        Observations may be dictionaries of such arrays, as of goal environments: they are flattened like those.
+
+        In the last two layouts, observations may have one row more than actions: the final observation. `terminated`
+        says of each episode whether a terminal state ended it (default: none did). `rewards` are kept for
+        information: from them comes the expert's return, and training never reads them.
         """
         fields = from_arrays(
             observations,

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 OBS_LIMIT = 10.0  # standardised observations are clipped to +-this
 CONSTANT = 1e-6  # an entry that varies less counts as constant, and is not scaled up to noise
 LEAST_SCALE = np.float32(1e-2)  # and one that varies less than this is scaled up no further
+NOISE = 1e-3  # or, if it varies by less than this share of itself, not at all
 
 
 class MLP(eqx.Module):
@@ -54,14 +55,17 @@ def apply_ensemble(nets: MLP, x: Float[Array, "*batch inputs"]) -> Float[Array, 
     return eqx.filter_vmap(lambda net: net(x))(nets)
 
 
-def scales(deviation: Float[np.ndarray, " entries"]) -> Float[np.ndarray, " entries"]:
-    """What entries of such deviations are divided by; constant ones, a goal for example, stay unscaled.
+def scales(
+    deviation: Float[np.ndarray, " entries"], mean: Float[np.ndarray, " entries"]
+) -> Float[np.ndarray, " entries"]:
+    """What entries of such moments are divided by; constant and nearly constant ones stay unscaled.
 
     Where a goal was the same in all demonstrations, every other goal would otherwise lie beyond the limit of the
-    inputs, and be one and the same.
+    inputs, and be one and the same; so would whatever differs in a column that a noisy sensor gave.
     """
     scaled = np.maximum(deviation.astype(np.float32), LEAST_SCALE)
-    return np.where(deviation > CONSTANT, scaled, np.float32(1))
+    noise = (deviation < LEAST_SCALE) & (deviation <= NOISE * np.abs(mean))
+    return np.where((deviation > CONSTANT) & ~noise, scaled, np.float32(1))
 
 
 def standardiser(

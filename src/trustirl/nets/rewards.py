@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from trustirl.core.errors import InputError
+from trustirl.core.observations import Goal
 from trustirl.core.types import Transition
 from trustirl.nets.mlp import CONSTANT, scales
 
@@ -125,12 +126,19 @@ def _next_obs(batch: Transition) -> Array:
 
 
 def network_reward_factory(
-    demo: Transition, actions: int, reward_inputs: RewardInputs, width: int, depth: int, bound: float
+    demo: Transition,
+    actions: int,
+    reward_inputs: RewardInputs,
+    width: int,
+    depth: int,
+    bound: float,
+    goal: Goal | None = None,
 ) -> Callable[[Array], NetworkReward]:
     """A function of a key that makes a network reward, standardised by the demonstrations' own statistics.
 
     It is zero everywhere at first. A random one is large where learners start, many deviations of the demonstrations
-    away from them, and would be followed there until enough updates have undone it.
+    away from them, and would be followed there until enough updates have undone it. `goal` is where position and goal
+    are among the observations.
     """
     parts = [np.asarray(demo.obs, np.float32)]
     if reward_inputs == "state-action":
@@ -139,11 +147,16 @@ def network_reward_factory(
     elif reward_inputs == "transition":
         parts.append(np.asarray(_next_obs(demo), np.float32))
     data = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
-    mean, std = data.mean(axis=0), scales(data.std(axis=0))
+    mean = data.mean(axis=0)
+    std = scales(data.std(axis=0), mean)
     constant = data.std(axis=0, dtype=np.float64) <= CONSTANT  # in float32 neither moment of such a column is exact
     mean[constant], std[constant] = data[0, constant], 1.0
     if actions and reward_inputs == "state-action":  # one-hot inputs are on a scale already
         mean[-actions:], std[-actions:] = 0.0, 1.0
+    if goal is not None:
+        size = parts[0].shape[1]
+        for first in (0, size) if reward_inputs == "transition" else (0,):
+            goal.on_one_scale(mean[first : first + size], std[first : first + size], parts[0])
 
     return blank_network_reward(mean, std, actions, reward_inputs, width, depth, bound)
 

@@ -1,6 +1,7 @@
 """Between an environment's spaces and the vectors that networks see, and how a file tells of them.
 
-Observations: the entries of a Dict are concatenated in sorted key order, all in float32.
+Observations: the entries of a Dict are concatenated in sorted key order, then the way that is left to a goal, all in
+float32.
 Actions: networks act in [-1, 1]; the environment receives low + (a + 1) / 2 * (high - low), where low and high are
 the bounds of the action space, or of the part of it in which networks act.
 """
@@ -95,7 +96,7 @@ def observation_rows(observation: Any, spaces: Spaces) -> tuple[Float[np.ndarray
             parts = [np.asarray(part, np.float32) for part in leaves(given)]
             axes = max((part.ndim for part in parts), default=0)
             # An entry is a vector or a number: two axes are a batch, and so is one if the entries are numbers.
-            single = axes < 2 and sum(part.size for part in parts) == spaces.obs_dim
+            single = axes < 2 and flatten_observations(given, 1).shape[1] == spaces.obs_dim
             rows = flatten_observations(given, 1 if single else len(parts[0]))
     except (ValueError, TypeError, IndexError, ZeroDivisionError):
         raise InputError(

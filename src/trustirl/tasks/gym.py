@@ -18,6 +18,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.machine import install_command
+from trustirl.core.observations import Goal, goal_in
 from trustirl.core.spaces import Spaces
 from trustirl.core.versions import simulator_versions
 from trustirl.tasks.changed import changed, changes_of
@@ -65,7 +66,7 @@ SUPPORTED_ACTIONS = "Discrete and bounded Box vectors"
 class ControlTask(Spaces):
     """A Gymnasium environment, how to make copies of it, and what its returns are compared with.
 
-    `horizon` is the time limit of an episode.
+    `horizon` is the time limit of an episode, `goal` where position and goal are among the observations.
     """
 
     env_id: str
@@ -75,6 +76,7 @@ class ControlTask(Spaces):
     random_return: float | None = None
     expert_return: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    goal: Goal | None = None
 
 
 def make_control_task(
@@ -132,6 +134,7 @@ def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gy
         random_return=reference.random,
         expert_return=reference.expert,
         versions=simulator_versions(probe),
+        goal=goal_of(probe.observation_space),
     )
 
 
@@ -223,7 +226,15 @@ def observation_size(name: str, space: Space) -> int:
             f"{name} has observations of {space}, and only {SUPPORTED_OBSERVATIONS} are supported: "
             "wrap it with gymnasium.wrappers.FlattenObservation or your own features."
         )
-    return sum(math.prod(part.shape or ()) for part in parts)
+    goal = goal_of(space)
+    return sum(math.prod(part.shape or ()) for part in parts) + (0 if goal is None else goal.size)
+
+
+def goal_of(space: Space) -> Goal | None:
+    """Where position and goal are in flattened observations of a space, if it tells both."""
+    if not isinstance(space, Dict) or any(part.shape is None for part in space.spaces.values()):
+        return None
+    return goal_in({name: math.prod(part.shape or ()) for name, part in space.spaces.items()})
 
 
 def action_fields(name: str, space: Space) -> dict[str, Any]:

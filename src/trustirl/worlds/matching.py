@@ -13,6 +13,7 @@ from gymnasium.spaces import Dict
 from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import concat
+from trustirl.core.observations import Goal
 from trustirl.core.types import ExpertData, Transition
 from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces, place
@@ -169,10 +170,13 @@ def starts_of(given: Matched) -> Starts:
     return Starts(given.demos.states, given.obs, given.demos.time_in_episode())
 
 
-def standards(demos: Demos) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation that standardise observations."""
+def standards(demos: Demos, goal: Goal | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation that standardise observations, among which position and goal may be."""
     mean, deviation = (moment.ravel() for moment in demos.statistics())
-    return mean.astype(np.float32), scales(deviation)
+    shift, scale = mean.astype(np.float32), scales(deviation, mean)
+    if goal is not None:
+        goal.on_one_scale(shift, scale, demos.observations)
+    return shift, scale
 
 
 def expert_data(
@@ -289,6 +293,12 @@ def require_successors(demos: Demos) -> None:
 def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray, np.ndarray, int]:
     """Observations and actions as networks see them, after checking that they belong to the task."""
     given = demos.observations.reshape(len(demos.observations), -1)
+    if task.goal is not None and given.shape[1] == task.obs_dim - task.goal.size:
+        raise DemoError(
+            f"observations of {task.name} end with the way that is left to the goal, desired_goal - achieved_goal, "
+            "and the demos' do not: give them as a dictionary, Demos.from_numpy({'observation': ..., "
+            "'achieved_goal': ..., 'desired_goal': ...}, actions, ...)."
+        )
     if given.shape[1] != task.obs_dim:
         raise DemoError(
             f"the demos have {given.shape[1]} observation dimensions and {task.name} has {task.obs_dim}; versions of "

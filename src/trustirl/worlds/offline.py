@@ -139,7 +139,7 @@ def offline_job(
     given, iterations = prepared(experiment, demos, task)
     config, options, each = SolverConfig(**settings["solver"]), _options(experiment), updates(experiment)
     fit = entry.config(**settings["algorithm_config"])
-    statistics = standards(given.demos)
+    statistics = standards(given.demos, given.task.goal)
     apart: Transition | None = None
     told: list[str] = []
     if isinstance(options, ControlOptions):

@@ -141,7 +141,8 @@ def parts_of(
     def network(inputs: RewardInputs, bound: float) -> Callable[[Array], NetworkReward]:
         shown = jax.tree.map(lambda rows: rows[: expert.steps], expert.measure)
         actions = task.action_dim if task.discrete else 0
-        return network_reward_factory(shown, actions, inputs, options.reward_width, options.reward_depth, bound)
+        sizes = options.reward_width, options.reward_depth
+        return network_reward_factory(shown, actions, inputs, *sizes, bound, task.goal)
 
     values = options.reward_bound / (1 - config.discount)  # as large as those of bounded rewards
     rewards = network(options.reward_inputs, options.reward_bound), network("state", values)
@@ -247,7 +248,7 @@ def build(
     control_task, demos, obs, action = given.task, given.demos, given.obs, given.action
     memory = check_memory(experiment.seeds, capacity, example, plan.least_replay)
 
-    statistics = standards(demos)
+    statistics = standards(demos, control_task.goal)
     absorb = options.termination == "T2"
     reward_updates = iterations(experiment.steps, plan)
     run_updates = plan.updates * plan.rounds * (reward_updates + 1)

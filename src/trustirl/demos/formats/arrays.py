@@ -1,11 +1,13 @@
 """Demonstrations from arrays in memory: flat, padded, or a list of episodes. Everything is copied."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from trustirl.core.errors import DemoError
+from trustirl.core.observations import flatten
 from trustirl.core.words import count
 from trustirl.demos.checks import Fields, whole_numbers
 
@@ -24,6 +26,9 @@ def from_arrays(
     provenance: Mapping[str, Any] | None = None,
 ) -> Fields:
     """See `Demos.from_numpy`."""
+    observations, next_observations, final_observations = map(
+        _without_names, (observations, next_observations, final_observations)
+    )
     per_step = {"observations": observations, "actions": actions}
     known = {"rewards": rewards, "next_observations": next_observations, "states": states}
     per_step |= {name: content for name, content in known.items() if content is not None}
@@ -43,6 +48,24 @@ def from_arrays(
     if terminated is not None:
         arrays["terminated"] = as_array("terminated", terminated)
     return arrays | {"final_observations": final, "provenance": provenance}
+
+
+def _without_names(observations: Any) -> Any:
+    """Dictionaries of arrays as single arrays, flattened like those of an environment; all else as it is."""
+    if isinstance(observations, list | tuple) and observations and isinstance(observations[0], Mapping):
+        return [_without_names(episode) for episode in observations]
+    if not isinstance(observations, Mapping):
+        return observations
+    parts = {name: as_array(str(name), part) for name, part in observations.items()}
+    axes = max(part.ndim for part in parts.values()) - 1 if parts else 0
+    shapes = {part.shape[:axes] for part in parts.values()}
+    if axes < 1 or len(shapes) != 1 or any(part.dtype.kind not in "biuf" for part in parts.values()):
+        told = ", ".join(f"{name} {part.dtype} {part.shape}" for name, part in parts.items()) or "nothing"
+        raise DemoError(
+            f"a dictionary of demo observations must hold numbers, with one row per step in each part, got {told}."
+        )
+    (shape,) = shapes
+    return flatten(parts, math.prod(shape)).reshape(*shape, -1)
 
 
 def as_array(name: str, content: Any) -> np.ndarray:
