@@ -15,10 +15,10 @@ USAGE = """\
 usage: trustirl COMMAND ...
 
   train ALGO --task TASK   learn a reward and a policy from demonstrations (add --help for its settings)
-  train ALGO --table FILE  the same from a table of categories: who did what, where and when (docs/tables.md)
+  train ALGO --table FILE  the same from a table of who did what, where and when (docs/tables.md)
   expert TASK              train an expert on the true reward and record its demonstrations
   resume RUN               continue an interrupted run
-  evaluate RUN             play new episodes with the policies of a run and tell their true returns
+  evaluate RUN             play new episodes with the policies of a run and print their true returns
   report PATH... -o FILE   compare runs and benches (add --help); report RUN alone draws its page again
   bench SUITE              run many experiments, here or on a cluster, and compare them (add --help)
   reward COMMAND           inspect, compare, transfer or export learned rewards (add --help)

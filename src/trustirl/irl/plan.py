@@ -67,7 +67,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Plan(Schedule):
-    """The same where a reward is learned too: an iteration begins with its update."""
+    """How experience is gathered, and what the policy and the reward make of it."""
 
     reward_batch: int = 1000
     """Expert pairs, and as many of the learner's, per reward minibatch."""
@@ -80,12 +80,12 @@ class Plan(Schedule):
     demo_share: float = 0.0
     """Share of demonstrated steps in a policy minibatch; where it falls, the first one."""
     demo_half_life: int | None = None
-    """Own steps after which own ones have replaced half of the demonstrated ones, and so on; None: never."""
+    """The share of demonstrated steps halves whenever the learner has made so many of its own; None: never."""
     demo_fade: int | None = None
-    """Own steps after which SAC's policy no longer improves at demonstrated states, where from then on the critic
-    learns alone; until then ever less. None: it always does."""
+    """SAC's policy learns from demonstrated states less and less, and no longer once it has made so many steps of its
+    own; the critic always does. None: both always do."""
     resets: float = 0.0
-    """Share of environments whose episodes, in practice, begin at demonstrated states; the reward sees only the
+    """Share of the training environments whose episodes begin at demonstrated states; the reward sees only the
     others'. For tasks whose state can be set, and demonstrations that hold it."""
     tremble: float = 0.0
     """Chance that a step of training, though not of an evaluation, takes an action at random."""

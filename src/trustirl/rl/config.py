@@ -23,7 +23,7 @@ class SolverConfig:
     layer_norm: bool = False
     """LayerNorm in the critics' hidden layers."""
     critics: int = 2
-    """Members of the critic; targets and policy use the smallest."""
+    """Networks of the critic; targets and policy use the smallest of their values."""
     learning_rate: float = 3e-4
     """Adam's step size for critic and temperature, and for the actor unless it has its own."""
     actor_learning_rate: float | None = None
@@ -31,7 +31,7 @@ class SolverConfig:
     partner_learning_rate: float | None = None
     """Adam's step size for a reward that the critic's loss fits too; None: the same as the critic's."""
     discount: float = 0.99
-    """g."""
+    """g, the factor by which a reward one step later counts less."""
     tau: float = 0.005
     """Share of the critic that enters the target critic after each update."""
     annealing: float = 1.0
@@ -39,11 +39,11 @@ class SolverConfig:
     averaging: float = 0.0
     """Share of the run over which policies are averaged to the one that is evaluated and kept; 0: the newest."""
     temperature: float = 0.2
-    """Weight of the policy's entropy; where it is learned, the first one."""
+    """Weight of the policy's entropy; its first value with --learn-temperature."""
     learn_temperature: bool = False
     """Steer SAC's temperature so that the entropy approaches minus the number of action dimensions."""
     cap_values: bool = False
-    """Values never exceed what the best reward on record would be worth if it were paid for ever."""
+    """Values never exceed what the highest reward seen so far would be worth if it were paid for ever."""
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work, before anything is computed."""

@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Annotated, Any, cast, get_args
+
+import tyro
 
 from trustirl.algorithms import ALGORITHMS
 from trustirl.core.errors import ELSEWHERE, InputError, unknown_setting
@@ -19,7 +21,7 @@ from trustirl.worlds.world import world_of
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """The question."""
+    """What to learn, from what, and where the run is written."""
 
     task: str
     """A Gymnasium id such as Hopper-v4, or gridworld, random-mdp, chain, cliff, or mdp (one of your own, with
@@ -28,7 +30,7 @@ class TrainOptions:
     """Parameters of the task as name=value, for example size=9 slip=0.1, or enable_wind=true."""
     demos: str = "packaged"
     """A file (.npz, .hdf5, .csv, .parquet; docs/demos.md), a Minari folder or minari:ID; or packaged: those that come
-    with the package (see `trustirl demos list`) or, on exact tasks, the task's own expert."""
+    with the package (see `trustirl demos list`) or, on tasks whose MDP is known, the task's own expert."""
     demo_episodes: int | None = None
     """How many demonstration episodes to use."""
     demo_choice: DemoChoice = "first"
@@ -38,8 +40,8 @@ class TrainOptions:
     first_seed: int = 0
     """Number of the first seed: a repetition depends on its number alone, so its seeds may be run in parts."""
     steps: int | None = None
-    """Environment steps per seed; in the exact world, where nothing is sampled, reward updates; where an
-    algorithm needs no environment, gradient steps. Where something is sampled, only whole iterations are made."""
+    """Environment steps per seed; reward updates where the MDP is known and nothing is sampled; gradient steps where
+    an algorithm needs no environment. Where something is sampled, only whole iterations are made."""
     out: Path | None = None
     """Folder of the run; runs/TASK-ALGO if not given."""
     preset: Preset = "tuned"
@@ -52,10 +54,10 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class TableQuestion(TrainOptions):
-    """The question, of a table."""
+    """What to learn, from which table, and where the run is written."""
 
     task: str = "table"
-    """The table's world: leave it away."""
+    """Not needed: the table is the task."""
     table: str = ""
     """A table of who did what, where and when: .csv, .tsv, .parquet, or .npz of columns (docs/tables.md)."""
     states: str = ""
@@ -127,12 +129,19 @@ def train_question(arguments: list[str]) -> dict[str, Any]:
     ALGORITHMS.find(name)
     world = world_of(name, task, _said(rest, "offline"))
     known = cast(Preset, preset if preset in get_args(Preset) else "tuned")  # the parser will refuse another one
-    groups, _ = world.defaults(name, task, {}, known)
+    groups, steps = world.defaults(name, task, {}, known)
     groups = {group: _looked_at(default, world.looked_at) for group, default in groups.items()}
     of_task = world.arguments(task, {})
-    kind = TableQuestion if table else TrainOptions
+    kind = _telling(TableQuestion if table else TrainOptions, steps)
     options = {"algorithm": name} | asked(kind, groups, rest, f"trustirl train {name}", of_task)
     return options | {"task": _world(options)} if table else options
+
+
+def _telling(question: type[Any], steps: int) -> type[Any]:
+    """The same question, whose help says how many steps are made if nothing is asked."""
+    told = Annotated[int | None, tyro.conf.arg(help_behavior_hint=f"(default: {steps})")]
+    entry, doc = ("steps", told, field(default=None)), {"__doc__": question.__doc__}
+    return make_dataclass(question.__name__, [entry], bases=(question,), namespace=doc, frozen=True)
 
 
 def asked(
