@@ -3,7 +3,7 @@
     python benchmarks/curves.py results/paper-mujoco docs/images/paper-mujoco.png
 
 Rows that name no variant are drawn, of each task and method the first seeds; a method that steps no environment is a
-level.
+level. Without --methods, those that were run on every task of the study.
 """
 
 import argparse
@@ -35,8 +35,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path, help="folder below results/")
     parser.add_argument("out", type=Path, help="picture")
+    parser.add_argument("--methods", nargs="+", help="which to draw")
     arguments = parser.parse_args()
     rows = [row for row in rows_of(arguments.study) if "variant" not in row and 0 in row["seeds"]]
+    places = {
+        name: {row["task"] for row in rows if row["algorithm"] == name} for name in {r["algorithm"] for r in rows}
+    }
+    everywhere = [name for name, tasks in places.items() if len(tasks) == max(map(len, places.values()))]
+    rows = [row for row in rows if row["algorithm"] in (arguments.methods or everywhere)]
     lines = curves_of(arguments.study)
     algorithms = sorted({row["algorithm"] for row in rows}, reverse=True)
     tasks = sorted({row["task"] for row in rows})

@@ -26,6 +26,8 @@ NONE = "–"
 LOST = 0.9  # of the demonstration: whoever ends below it has not learned the task
 MOST_DEALS = 10**6
 PEER = "Stable-Baselines3 SAC"
+FEWER = "500,000 steps"  # of HalfCheetah-v4, whose default is twice that
+MEASURED_LONG = ("piro", "ml-irl", "bc")  # on five tasks, by `shares`
 Row = dict[str, Any]
 SHOWN: dict[str, Row] = {  # the columns of `shares`, and which rows they tell
     "PIRO": {"algorithm": "piro", "held_out": False},
@@ -52,6 +54,22 @@ def scores(rows: list[Row]) -> str:
         cells[row["algorithm"]][row["task"]] = f"{_each(row['returns'])} ({score:.2f}; {row['steps']:,} steps)"
     known = {name: told for name, told in cells.items() if set(told.values()) != {NONE}}
     return _table(("method", *tasks), ((f"`{name}`", *told.values()) for name, told in known.items()))
+
+
+def robots(rows: list[Row]) -> str:
+    """What each method reaches on MuJoCo's tasks from one demonstration: the share, and each seed's return."""
+    ours = [row for row in rows if row.get("variant") in (None, FEWER) and not row.get("held_out")]
+    tasks = sorted({row["task"] for row in ours if row["algorithm"] not in MEASURED_LONG})
+    cells: dict[str, dict[str, str]] = {name: dict.fromkeys(tasks, NONE) for name in MODULES}
+    budgets: dict[str, int] = {}
+    for row in sorted(ours, key=lambda row: row.get("variant") is None, reverse=True):  # what has fewer steps is last
+        if (task := row["task"]) in tasks and row["seeds"][0] == 0:
+            cells[row["algorithm"]][task] = f"{share(row):.2f} ({_each(row['returns'])})"
+            if row["algorithm"] not in MEASURED_LONG:
+                budgets[task] = row["steps"]
+    known = {name: told for name, told in cells.items() if set(told.values()) != {NONE}}
+    header = [f"{task}, {budgets[task]:,} steps" for task in tasks]
+    return _table(("method", *header), ((f"`{name}`", *told.values()) for name, told in known.items()))
 
 
 def _learned(row: Row) -> dict[str, Any]:
@@ -139,10 +157,11 @@ def shares(rows: list[Row]) -> str:
 def front(rows: list[Row]) -> str:
     """PIRO beside ML-IRL, the best of the others, BC and a reward of zero: shares of the demonstration's return."""
     lines = []
-    paper = [row for row in rows if row["study"] == "paper-mujoco" and "variant" not in row]
+    paper = [row for row in rows if row["study"] == "paper-mujoco"]
     for task in sorted({row["task"] for row in paper}):
-        there = [row for row in paper if row["task"] == task]
-        first = {row["algorithm"]: row for row in reversed(there) if not row.get("held_out")}
+        there = [row for row in paper if row["task"] == task and "variant" not in row]
+        fewer = [row for row in paper if row["task"] == task and row.get("variant") == FEWER]
+        first = {row["algorithm"]: row for row in reversed(there + fewer) if not row.get("held_out")}
         others = {name: share(row) for name, row in first.items() if name not in ("piro", "ml-irl", "bc")}
         best = max(others, key=others.__getitem__, default=NONE)
         zero = [row for row in rows if row["study"] == "zero-reward" and row["task"] == task]
@@ -466,6 +485,7 @@ def _average(row: Row, measure: str) -> str:
 
 KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
+    "robots": robots,
     "scores": scores,
     "compared": compared,
     "steadiness": steadiness,
