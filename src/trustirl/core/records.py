@@ -30,7 +30,9 @@ class Solver(NamedTuple):
     `act(actor, obs, key)` samples actions, `mode(actor, obs)` takes the most likely; continuous ones lie in [-1, 1].
     `q(agent, obs, action)` and `v(agent, obs, key)` are the agent's values, and `init(key, **parts)` takes parts of
     an agent, such as `critic`, that are given instead of made. `hold(agent, weight)` makes policy steps pay `weight`
-    temperatures for the KL divergence from the policy that the agent has now.
+    temperatures for the KL divergence from the policy that the agent has now, or from another that is given, and
+    `begin_with(agent, actor)` gives the agent that policy in place of its own; with actions that are numbered neither
+    can be given.
     """
 
     init: Callable[..., PyTree]
@@ -42,7 +44,8 @@ class Solver(NamedTuple):
     log_prob: Callable[[PyTree, Array, Array], Array]
     q: Callable[[PyTree, Array, Array], Array]
     v: Callable[[PyTree, Array, Array], Array]
-    hold: Callable[[PyTree, Float[Array, ""]], PyTree]
+    hold: Callable[..., PyTree]
+    begin_with: Callable[[PyTree, PyTree], PyTree] | None = None
 
 
 class ExactSolver(NamedTuple):

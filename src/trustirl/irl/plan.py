@@ -84,6 +84,13 @@ class Plan(Schedule):
     demo_fade: int | None = None
     """SAC's policy learns from demonstrated states less and less, and no longer once it has made so many steps of its
     own; the critic always does. None: both always do."""
+    clone_start: int = 0
+    """Minibatches of demonstrated pairs to which SAC's policy is fitted before the first iteration; 0: it begins at
+    random."""
+    clone_pull: float = 0.0
+    """What SAC's policy first pays for its divergence from that clone, in temperatures per nat."""
+    clone_fade: int = 60_000
+    """Own steps over which that falls to nothing."""
     resets: float = 0.0
     """Share of the training environments whose episodes begin at demonstrated states; the reward sees only the
     others'. For tasks whose state can be set, and demonstrations that hold it."""
@@ -96,7 +103,11 @@ class Plan(Schedule):
         """Refuse a plan that cannot be carried out."""
         super().__post_init__()
         at_least(1, self, "reward_batch", "reference")
-        at_most(1_000_000, self, "reward_batch", "reference")
+        at_most(1_000_000, self, "reward_batch", "reference", "clone_start", "clone_pull")
+        at_least(0, self, "clone_start", "clone_pull")
+        at_least(1, self, "clone_fade")
+        if self.clone_pull and not self.clone_start:
+            raise InputError("clone_pull holds the policy near its clone, and there is none: give clone_start, too.")
         for name in ("demo_half_life", "demo_fade"):
             if getattr(self, name) is not None:
                 at_least(1, self, name)

@@ -20,6 +20,7 @@ from trustirl.core.types import ExpertData, IrlState, Metrics, RewardData, Trans
 from trustirl.irl.loop import split, strongly_typed, three_keys
 from trustirl.irl.measures import Steps, Weighing, episode_measure, experience, policy_minibatches, with_past
 from trustirl.irl.plan import Plan, Schedule
+from trustirl.irl.start import begun_as_clone, pulled
 from trustirl.irl.terms import gap
 
 
@@ -180,6 +181,8 @@ def simulator_sampler(
 
     def improve(irl: IrlState, replay: Buffer, expert: ExpertData, key: Array) -> tuple[IrlState, Metrics]:
         assert expert.rows is not None
+        if plan.clone_pull:
+            irl = pulled(solver, irl, plan, replay.added)
         return algorithm.improve(irl, policy_minibatches(replay, expert.rows, plan, "expert rows" in needs), key)
 
     def rows(steps: Steps) -> Transition:
@@ -190,7 +193,11 @@ def simulator_sampler(
         place = jnp.arange(len(pairs.weight)) % plan.envs
         return replace(pairs, weight=jnp.where(place < plan.shown, 0.0, pairs.weight))
 
-    learner = Learner(algorithm.init, improve, solver.actor, rows)
+    def init(key: Array, expert: ExpertData) -> IrlState:
+        irl = algorithm.init(key, expert)
+        return begun_as_clone(solver, irl, expert, plan, jax.random.fold_in(key, 0)) if plan.clone_start else irl
+
+    learner = Learner(init, improve, solver.actor, rows)
     rounds = rounds_of_practice(learner, expert, collector, plan, capacity, example, watch)
 
     def measured(

@@ -227,7 +227,10 @@ def sac(
         log_prob=lambda actor, obs, action: policy(actor, obs).log_prob(action),
         q=lambda agent, obs, action: smallest_q(agent.critic, obs, action),
         v=lambda agent, obs, key: soft_value(agent, agent.critic, obs, key),
-        hold=lambda agent, weight: replace(
-            agent, prior=jax.tree.map(jnp.copy, agent.actor), hold=weight.astype(jnp.float32)
+        hold=lambda agent, weight, actor=None: replace(
+            agent,
+            prior=jax.tree.map(jnp.copy, agent.actor if actor is None else actor),
+            hold=weight.astype(jnp.float32),
         ),
+        begin_with=lambda agent, actor: replace(agent, actor=actor, average=jax.tree.map(jnp.copy, actor)),
     )

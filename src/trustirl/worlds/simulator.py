@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import gymnasium as gym
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ from trustirl.irl.loop import Loop, make_loop
 from trustirl.irl.measures import Weighing, after_steps
 from trustirl.irl.plan import Plan
 from trustirl.irl.practice import Stopwatch, simulator_sampler
+from trustirl.irl.start import check_start
 from trustirl.nets.rewards import NetworkReward, RewardInputs, network_reward_factory
 from trustirl.rl.config import WIDEST, SolverConfig
 from trustirl.rollouts.bundles import Episodes
@@ -260,6 +262,9 @@ def build(
     parts = parts._replace(starts=lambda: jnp.asarray(first_observations(control_task, STARTS)))
     algorithm = entry.build(parts, entry.config(**settings["algorithm_config"]))
     check_networks(experiment.seeds, lambda key: algorithm.init(key, expert))
+    if plan.clone_start:
+        first = eqx.filter_eval_shape(lambda key: algorithm.init(key, expert), jax.random.key(0))
+        check_start(entry.name, first.policy, control_task.discrete, config)
     ledger, watch = Ledger(), Stopwatch()
 
     def to_host(actors: PyTree) -> Policies:
