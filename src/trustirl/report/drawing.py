@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -70,7 +71,8 @@ def clock_axis(axes: Axes) -> None:
 
 def svg(name: str, layout: Layout, height: float, paint: Paint, engine: LayoutEngine | None = None) -> str:
     """Paint in our style, whatever the user's matplotlibrc says, and return SVG ready for an HTML page."""
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser's fonts have it
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         figure = Figure(figsize=(layout.width, height), layout=engine or ConstrainedLayoutEngine())

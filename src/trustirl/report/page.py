@@ -13,7 +13,7 @@ from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
 from trustirl.report.drawing import WIDE
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_drawn
-from trustirl.report.places import sections as sections_of_places
+from trustirl.report.place_drawings import sections as sections_of_places
 from trustirl.report.runs import LARGEST, Known, RunFiles, Summary, read_run
 from trustirl.report.words import count, duration, number, percent
 

@@ -1,6 +1,6 @@
 """What the page of a run on a table tells in words and tables: places by their names, and what is known of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trustirl.core.files import read_form
@@ -61,6 +61,8 @@ class Story:
     groups: list[Group]
     times: list[Moment]
     closed: list[Closed]
+    moves: list[list[float]] = field(default_factory=list)
+    """Shares of steps from each place to each other."""
 
 
 def read_story(folder: Path) -> Story | None:
@@ -69,13 +71,8 @@ def read_story(folder: Path) -> Story | None:
     return read_form(file, Story) if file.exists() else None
 
 
-def sections(told: Story) -> str:
-    """The parts of the page."""
-    parts = [_map(told), _wants(told), _times(told), _groups(told), _closed(told), _cannot(told)]
-    return "".join(part for part in parts if part)
-
-
-def _map(told: Story) -> str:
+def where(told: Story) -> str:
+    """Where they are and what they do there, beside the model."""
     rows = [
         (
             place.name,
@@ -97,7 +94,8 @@ def _map(told: Story) -> str:
     return table("Where they are, and what they do", caption, (told.column, "Seen", "Model", "Left", "Done"), rows)
 
 
-def _wants(told: Story) -> str:
+def wants(told: Story) -> str:
+    """What is paid, with intervals."""
     known = [place for place in told.places if place.paid is not None]
     known.sort(key=lambda place: -(place.paid or 0.0))
     rows = [(place.name, _signed(place.paid), _interval(place)) for place in known]
@@ -122,24 +120,16 @@ def _interval(place: Place) -> str:
     return "–" if place.low is None else f"{_signed(place.low)} to {_signed(place.high)}"
 
 
-def _times(told: Story) -> str:
-    names = [place.name for place in told.places[:5]]
-    rows = [
-        (str(moment.time), *(f"{percent(s)} / {percent(m)}" for s, m in zip(moment.seen, moment.model, strict=True)))
-        for moment in told.times
-    ]
-    caption = "Shares at the commonest places, seen / model, so many steps after a window began."
-    return table("As time goes by", caption, ("Step", *names), rows) if rows else ""
-
-
-def _groups(told: Story) -> str:
+def how_groups_differ(told: Story) -> str:
+    """Shares of time group by group."""
     names = [place.name for place in told.places]
     rows = [(group.name, f"{group.steps:,}", *map(percent, group.seen)) for group in told.groups]
     caption = "Shares of time of each group. Where rows differ much, a model of all of them describes none."
     return table("How groups differ", caption, ("Group", "Steps", *names), rows) if len(rows) > 1 else ""
 
 
-def _closed(told: Story) -> str:
+def if_closed(told: Story) -> str:
+    """Where they would be without each place."""
     names = [place.name for place in told.places]
     rows = [(row.name, *map(percent, row.model)) for row in told.closed]
     caption = (
@@ -149,6 +139,7 @@ def _closed(told: Story) -> str:
     return table("What if a place were closed", caption, ("Closed", *names), rows) if rows else ""
 
 
-def _cannot(told: Story) -> str:
+def what_was_read(told: Story) -> str:
+    """What the data cannot say."""
     rows = [(note[0].upper() + note[1:] + ".",) for note in told.notes]
     return table("What was read, and what it cannot say", "Mind this before the rest.", ("",), rows)

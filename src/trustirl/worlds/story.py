@@ -17,7 +17,7 @@ from trustirl.tasks.from_table import table_mdp
 from trustirl.worlds.many import Question, fit_many
 from trustirl.worlds.validation import judged, observed_flows, places, predicted_flows
 
-MOST_PLACES, MOST_GROUPS, MOST_CLOSED = 60, 40, 12
+MOST_PLACES, MOST_GROUPS, MOST_CLOSED, MOST_TIMES = 60, 40, 12, 40
 Table = Float[np.ndarray, "states actions"]
 
 
@@ -57,6 +57,7 @@ def story(task: ExactTask, mdp: MDP, reward: Table, policy: Table, samples: Sequ
             }
             for number in kept
         ],
+        "moves": [[float(flows[one, other]) if one != other else 0.0 for other in kept] for one in kept],
         "groups": _groups(steps, place, kept),
         "times": _times(steps, kernel, policy, place, kept[:5]),
         "closed": _closed(mdp, steps, kernel, reward, place, kept),
@@ -106,7 +107,7 @@ def _times(steps: Steps, kernel: Kernel, policy: Table, place: np.ndarray, kept:
     lengths, count = np.diff(steps.ends, prepend=0), int(place.max()) + 1
     horizon = int(np.quantile(lengths, 0.5))
     now = np.bincount(steps.obs[steps.starts], minlength=steps.states) / len(steps.ends)
-    wanted, rows = set(np.linspace(0, horizon - 1, 6).astype(int).tolist()), []
+    wanted, rows = set(np.linspace(0, horizon - 1, MOST_TIMES).astype(int).tolist()), []
     for time in range(horizon):
         if time in wanted:
             there = place[steps.obs[steps.starts[lengths > time] + time]]
