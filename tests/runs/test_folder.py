@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import pytest
@@ -104,6 +105,27 @@ def test_without_locks_of_the_system_the_named_process_decides(
     (tmp_path / lock.NAME).write_text(json.dumps(told | {"host": "elsewhere"}))
     with pytest.raises(ti.InputError, match="elsewhere"), lock.held(tmp_path):
         pass
+
+
+def test_windows_locks_a_byte_behind_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte that somebody holds is an OSError there."""
+    held: dict[tuple[int, int], int] = {}
+
+    def locking(handle: int, mode: int, length: int) -> None:
+        where = os.fstat(handle).st_ino, os.lseek(handle, 0, os.SEEK_CUR)
+        assert (mode, length) == (2, 1)
+        assert where[1] > os.fstat(handle).st_size
+        if where in held and held[where] != handle:
+            raise OSError("locked")
+        held[where] = handle
+
+    monkeypatch.setattr(lock, "fcntl", None)
+    monkeypatch.setattr(lock, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
+    with lock.held(tmp_path):
+        assert json.loads((tmp_path / lock.NAME).read_text())["pid"] == os.getpid()
+        with pytest.raises(ti.InputError, match=f"process {os.getpid()}"), lock.held(tmp_path):
+            pass
+    assert not (tmp_path / lock.NAME).exists()
 
 
 # Whose files

@@ -12,12 +12,18 @@ from typing import Any
 from trustirl.core.errors import InputError
 
 fcntl: Any
+msvcrt: Any
 try:
     import fcntl
-except ImportError:  # not everywhere
+except ImportError:  # Windows
     fcntl = None
+try:
+    import msvcrt
+except ImportError:  # anywhere else
+    msvcrt = None
 
 NAME = ".lock"
+BEYOND = 2**30  # Windows lets nobody read what is locked, so the byte that is lies behind the text
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # what a link points to would be emptied
 
 
@@ -25,18 +31,23 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # what a link points to would be emptied
 def held(folder: Path) -> Iterator[None]:
     """Hold a folder, or say which process does; a lock ends with its process, however that ended.
 
-    The lock is the system's, the file only carries it and says whose it is. Where the system has none, the process
-    that the file names holds the folder as long as it lives.
+    The lock is the system's, the file only carries it and says whose it is. On a file system without locks, the
+    process that the file names holds the folder as long as it lives.
     """
     file = folder / NAME
     handle = _locked(file)
     try:
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        os.lseek(handle, 0, os.SEEK_SET)
+        os.write(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
         yield
     finally:
-        file.unlink(missing_ok=True)  # before the lock ends, so that nobody else's is removed
+        with suppress(PermissionError):
+            file.unlink(missing_ok=True)  # before the lock ends, so that nobody else's is removed
         os.close(handle)
+        if msvcrt is not None:  # Windows removes no file that is open: neither ours before, nor another's now
+            with suppress(PermissionError):
+                file.unlink(missing_ok=True)
 
 
 def _locked(file: Path) -> int:
@@ -68,13 +79,21 @@ def _lock(handle: int, file: Path) -> None:
             raise _refusal(file, pid, host) from None
         except OSError:  # a file system without locks
             pass
+    elif msvcrt is not None:
+        try:
+            os.lseek(handle, BEYOND, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            return
+        except OSError:
+            raise _refusal(file, pid, host) from None
     if pid is not None and (host != socket.gethostname() or _alive(pid)):
         raise _refusal(file, pid, host)
 
 
 def _holder(handle: int) -> tuple[int | None, str]:
     try:
-        told = json.loads(os.pread(handle, 1000, 0))
+        os.lseek(handle, 0, os.SEEK_SET)
+        told = json.loads(os.read(handle, 1000))
         return int(told["pid"]), str(told["host"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None, ""

@@ -54,7 +54,7 @@ def as_npz(arrays: Arrays) -> bytes:
 
 def reader(name: str) -> str:
     """The reader's source, which lies beside the arrays."""
-    return (resources.files("trustirl.rewards.readers") / f"{name}.py").read_text()
+    return (resources.files("trustirl.rewards.readers") / f"{name}.py").read_text(encoding="utf-8")
 
 
 def _network_reward(function: NetworkReward, spaces: Spaces, end_share: float) -> Arrays:
