@@ -15,7 +15,7 @@ release = installed("trustirl") or ""
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "results/*/README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+include_patterns = ["docs/**.md", "results/*/README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
 templates_path: list[str] = []
 
 myst_enable_extensions = ["colon_fence"]
