@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +25,7 @@ import jax
 import jaxtyping
 import pytest
 from hypothesis import HealthCheck, settings
+from jax._src.interpreters import mlir
 from matplotlib.figure import Figure
 
 from trustirl.core.compiling import forget_old_programs
@@ -124,6 +126,17 @@ def _compile_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
         jax.config.update("jax_disable_most_optimizations", quick)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(quick))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _lower_quickly() -> Iterator[None]:
+    """Programs of one file are written down in one context of MLIR, which takes 5 ms to make.
+
+    JAX makes one per program, so that none keeps what the others have written.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlir, "make_ir_context", cache(mlir.make_ir_context))
         yield
 
 
