@@ -47,9 +47,10 @@ $(VENV)/bench: $(VENV)/installed
 demo: $(VENV)/installed
 	$(RUN)/trustirl train piro --task gridworld --out runs/demo --overwrite
 
-# XLA's quicker ways to compile for CPUs, which take half as long; test-all compiles as users do.
+# XLA's quicker ways to compile for CPUs, which take half as long; test-all compiles as users do. Bytecode is kept
+# wherever the tests run, since they start many processes.
 test: $(VENV)/installed
-	XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" --durations=10
+	PYTHONDONTWRITEBYTECODE= XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" --durations=10
 
 # With what the quick set-up leaves out, so that no test is skipped for want of a package.
 test-all: $(VENV)/installed $(VENV)/docs $(VENV)/box2d $(VENV)/envpool $(VENV)/ray $(VENV)/interop
