@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.compiled import compiled
 from trustirl.algorithms import ALGORITHMS
 from trustirl.algorithms.csil import CsilConfig, csil, slope
 from trustirl.core.descend import fitted
@@ -83,7 +84,7 @@ def test_a_clone_is_the_soft_optimal_answer_to_its_own_reward(begun: tuple[Any, 
 
 def test_no_reward_is_greater_than_its_bound_and_one_reaches_it() -> None:
     """Of any head, anywhere, at the border of actions, too; per dimension of actions."""
-    actor = StationaryActor(3, 2, 16, 2, jax.random.key(0))
+    actor = compiled(StationaryActor, 3, 2, 16, 2, jax.random.key(0))
     rng, limit = np.random.default_rng(0), largest_log_ratio()
     obs, action = rng.normal(size=(300, 3)) * 5, rng.uniform(-1.0, 1.0, (300, 2))
     action[:100] = np.sign(action[:100])
@@ -91,15 +92,17 @@ def test_no_reward_is_greater_than_its_bound_and_one_reaches_it() -> None:
     statistics = np.zeros(3, np.float32), np.ones(3, np.float32)
     # As a head is at first, and with means far out and as narrow as it can be; on the diagonal stand logarithms.
     for spread, height in ((0.0, 0.0), (-5.0, 1.0), (-40.0, 30.0)):
-        diagonal = jnp.broadcast_to(spread * jnp.eye(16, dtype=jnp.float32), actor.factors.shape)
+        diagonal = jnp.asarray(np.broadcast_to(spread * np.eye(16, dtype=np.float32), actor.factors.shape))
         means = jnp.asarray(height * rng.normal(size=actor.mean.shape), jnp.float32)
         head = eqx.tree_at(lambda net: (net.factors, net.mean), actor, (diagonal, means))
-        assert float(log_ratio_reward(head, *statistics, 1 / 2)(batch).max()) <= limit + 1e-4
+        paid = compiled(lambda head: log_ratio_reward(head, *statistics, 1 / 2)(batch), head)
+        assert float(np.max(paid)) <= limit + 1e-4
     # The narrowest head, asked at its mean, just where actions are cut off.
-    mean = jnp.full((1, 2), np.arctanh(INSIDE), jnp.float32)
-    least = jnp.log(jnp.full((1, 2), MOST_STD * np.tanh(np.sqrt(LEAST_VARIANCE)), jnp.float32))
-    narrow = TanhGaussian(mean, least)
-    most = narrow.log_prob(jnp.full((1, 2), INSIDE, jnp.float32))[0] / 2 + np.log(2)
+    mean, least, at = (
+        jnp.full((1, 2), x, jnp.float32)
+        for x in (np.arctanh(INSIDE), np.log(MOST_STD * np.tanh(np.sqrt(LEAST_VARIANCE))), INSIDE)
+    )
+    most = compiled(TanhGaussian(mean, least).log_prob, at)[0] / 2 + np.log(2)
     assert float(most) == pytest.approx(limit, abs=1e-3)
 
 
@@ -121,22 +124,24 @@ def test_offline_the_reward_stays_the_clones_and_values_follow_it() -> None:
 
     error = (obs[:, 0] * action[:, 0] ** 2 - 0.3 - 0.9 * np.asarray(after)) ** 2
     steep = (2 * obs[:, 0] * action[:, 0]) ** 2
-    assert float(loss(jnp.asarray(0.3), here)) == pytest.approx(error.mean() + np.sqrt(steep.mean()), rel=1e-4)
-    assert float(jax.grad(loss)(jnp.asarray(0.3), here)) == 0
-    assert not np.isfinite(float(loss(jnp.asarray(0.3), there)))  # the test can tell
+    assert float(compiled(loss, jnp.asarray(0.3), here)) == pytest.approx(
+        error.mean() + np.sqrt(steep.mean()), rel=1e-4
+    )
+    assert float(compiled(jax.grad(loss), jnp.asarray(0.3), here)) == 0
+    assert not np.isfinite(float(compiled(loss, jnp.asarray(0.3), there)))  # the test can tell
 
 
 def test_init_clones_and_its_prior_and_reward_are_the_clone(begun: tuple[Any, Any]) -> None:
     algorithm, state = begun
     agent, data = state.policy, expert()
-    told = algorithm.solver.log_prob(agent.actor, data.measure.obs, data.measure.action)
-    assert float(told.mean()) > -np.log(2) + 0.5  # far better than uniform actions
+    told = compiled(algorithm.solver.log_prob, agent.actor, data.measure.obs, data.measure.action)
+    assert float(np.mean(told)) > -np.log(2) + 0.5  # far better than uniform actions
     for part in (agent.prior, agent.partner.actor):
         for one, other in zip(jax.tree.leaves(part), jax.tree.leaves(agent.actor), strict=True):
             np.testing.assert_array_equal(one, other)
-    far = Transition(jnp.full((50, 3), 200.0), jnp.linspace(-0.9, 0.9, 50)[:, None], jnp.ones(50))
-    near = algorithm.paid(state)(data.measure)
-    assert float(jnp.abs(algorithm.paid(state)(far)).mean()) < 0.7 * float(near.mean())
+    far = Transition(jnp.full((50, 3), 200.0), jnp.asarray(np.linspace(-0.9, 0.9, 50)[:, None]), jnp.ones(50))
+    near, away = (np.asarray(compiled(algorithm.paid(state), rows)) for rows in (data.measure, far))
+    assert np.abs(away).mean() < 0.7 * near.mean()
     assert float(near.max()) <= largest_log_ratio()
 
 
@@ -153,8 +158,8 @@ def test_the_critics_loss_is_the_papers() -> None:
     target = paid + 0.9 * after
     wanted = ((obs[:, 0] * action[:, 0] ** 2 - target) ** 2).mean() + np.sqrt(steep[expert_rows].mean())
     wanted += (np.exp(-np.maximum(paid, -5)) - 1 + paid)[~expert_rows].mean() - paid[expert_rows].mean()
-    assert float(seen["critic_loss"](fit, batch)) == pytest.approx(wanted, rel=1e-4)
-    assert float(slope(q, batch, jnp.zeros(8, bool))) < 1e-5  # of no rows
+    assert float(compiled(lambda: seen["critic_loss"](fit, batch))) == pytest.approx(wanted, rel=1e-4)
+    assert float(compiled(slope, q, batch, jnp.zeros(8, bool))) < 1e-5  # of no rows
 
 
 def test_continuous_actions_alone() -> None:

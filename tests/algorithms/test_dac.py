@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compiled import compiled
 from trustirl.algorithms.dac import DacConfig, dac, remembered, shown
 from trustirl.core.buffer import add, empty_buffer
 from trustirl.core.measure import expect, minibatches
@@ -36,15 +37,22 @@ def demonstrated() -> Transition:
     """An episode that ends after two steps and one of three that is cut off, of up to ten."""
     obs, action = np.arange(5.0)[:, None] + 11, np.zeros((5, 1))
     demos = Demos.from_numpy(obs, action, [2, 5], [True, False])
-    return expert_data(demos, obs.astype(np.float32), action, Weighing(10, DISCOUNT, False, True)).measure
+    return compiled(
+        lambda: expert_data(demos, obs.astype(np.float32), action, Weighing(10, DISCOUNT, False, True)).measure
+    )
 
 
 def logit_of(key: int = 0, depth: int = 1) -> NetworkReward:
     """Some network; one without hidden layers is linear, as far as its bound is out of reach."""
     std = np.full(2, 3.0, np.float32)
-    net = blank_network_reward(np.ones(2, np.float32), std, 0, "state-action", 8, depth, 1e4)(jax.random.key(key))
+    make = blank_network_reward(np.ones(2, np.float32), std, 0, "state-action", 8, depth, 1e4)
     last = lambda net: net.network.layers[-1].weight  # noqa: E731
-    return eqx.tree_at(last, net, jax.random.normal(jax.random.key(key + 1), last(net).shape))
+
+    def moved(first: jax.Array, second: jax.Array) -> NetworkReward:
+        net = make(first)
+        return eqx.tree_at(last, net, jax.random.normal(second, last(net).shape))
+
+    return compiled(moved, jax.random.key(key), jax.random.key(key + 1))
 
 
 def softplus(x: np.ndarray) -> np.ndarray:
@@ -55,9 +63,7 @@ def test_the_terms_equal_a_computation_by_hand() -> None:
     rng = np.random.default_rng(0)
     shape = rng.normal(size=(3, 3))
     demo, learner = rng.normal(size=(2, 40, 3))
-    loss = slope_penalty(
-        lambda x: x @ jnp.asarray(shape) @ x, jnp.asarray(demo), jnp.asarray(learner), jax.random.key(1)
-    )
+    loss = compiled(slope_penalty, lambda x: x @ jnp.asarray(shape) @ x, demo, learner, jax.random.key(1))
     share = np.asarray(jax.random.uniform(jax.random.key(1), (40, 1)))
     between = share * demo + (1 - share) * learner
     expected = np.mean((np.linalg.norm(between @ (shape + shape.T), axis=1) - 1) ** 2)
@@ -67,12 +73,12 @@ def test_the_terms_equal_a_computation_by_hand() -> None:
     sides = [Transition(jnp.asarray(h[side]), jnp.zeros(40), jnp.asarray(weight[side])) for side in range(2)]
     told = 1 / (1 + np.exp(-h))
     expected = -np.average(np.log(told[0]), weights=weight[0]) - np.average(np.log(1 - told[1]), weights=weight[1])
-    np.testing.assert_allclose(cross_entropy(lambda pairs: pairs.obs, *sides), expected, rtol=1e-5)
+    np.testing.assert_allclose(compiled(cross_entropy, lambda pairs: pairs.obs, *sides), expected, rtol=1e-5)
 
 
 def test_a_flat_logit_has_a_finite_gradient() -> None:
     x = jnp.ones((4, 2))
-    slope = jax.grad(lambda w: slope_penalty(lambda x: x @ w, x, x, jax.random.key(0)))(jnp.zeros(2))
+    slope = compiled(jax.grad(lambda w: slope_penalty(lambda x: x @ w, x, x, jax.random.key(0))), jnp.zeros(2))
     assert np.isfinite(slope).all()
 
 
@@ -82,10 +88,10 @@ def step_of(penalty: float) -> tuple[NetworkReward, NetworkReward, Any]:
     parts = Parts(lambda: softq(1, 2, SolverConfig(width=4)), lambda _: old, minibatches(16))
     algorithm: Algorithm = dac(parts, DacConfig(inner_steps=1, penalty=penalty))
     one = weighted(Transition(jnp.full((1, 1), 4.0), jnp.full((1, 1), 0.5), jnp.ones(1)))
-    replay = add(empty_buffer(3, steps()), jax.tree.map(lambda x: x[:1], steps()))
-    state = algorithm.init(jax.random.key(0), ExpertData(one, 1))
+    replay = compiled(lambda rows: add(empty_buffer(3, rows), jax.tree.map(lambda x: x[:1], rows)), steps())
+    state = compiled(algorithm.init, jax.random.key(0), ExpertData(one, 1))
     assert algorithm.update_reward is not None
-    new, _ = algorithm.update_reward(state, RewardData(one, one, one, replay=replay), jax.random.key(1))
+    new, _ = compiled(algorithm.update_reward, state, RewardData(one, one, one, replay=replay), jax.random.key(1))
     return old, new.reward, new.optimizer[0].mu
 
 
@@ -111,30 +117,36 @@ def test_absorbing_rows_have_the_values_of_self_loops() -> None:
     """The paper's row (s_abs, 0, s_abs) has target r + g Q(s_abs, 0), whose fixed point is an end's value here."""
     logit = logit_of()
     row = Transition(jnp.zeros((1, 1)), jnp.zeros((1, 1)), jnp.ones(1), absorbing=jnp.ones(1, bool))
-    paid, value = float(logit(row)[0]), 0.0
+    paid, value = float(compiled(logit, row)[0]), 0.0
     for _ in range(400):
         value = paid + DISCOUNT * value
     assert paid != 0
-    end = terminal_value(logit, 1, jnp.zeros((1, 1)), DISCOUNT, "T2").learner
+    end = compiled(lambda logit: terminal_value(logit, 1, jnp.zeros((1, 1)), DISCOUNT, "T2").learner, logit)
     np.testing.assert_allclose(end, value, rtol=1e-5)
+
+
+def drawn_of_steps(count: int, absorb: bool) -> Transition:
+    replay = compiled(lambda rows: add(empty_buffer(9, rows), rows), steps())
+    return compiled(remembered, replay, count, absorb, jax.random.key(0))
 
 
 def test_the_loss_is_that_of_explicit_absorbing_transitions() -> None:
     logit, size = logit_of(), 60_000
     there = Transition(jnp.zeros((1, 1)), jnp.zeros((1, 1)), jnp.ones(1), absorbing=jnp.ones(1, bool))
     real = Transition(jnp.arange(5.0)[:, None] + 11, jnp.zeros((5, 1)), jnp.ones(5))
-    at_end, at_demo, at_own = (np.asarray(logit(rows)) for rows in (there, real, replace(steps(), absorbing=None)))
+    at_end, at_demo, at_own = (
+        np.asarray(compiled(logit, rows)) for rows in (there, real, replace(steps(), absorbing=None))
+    )
 
-    ours = expect(lambda pairs: jax.nn.softplus(-logit(pairs)), shown(demonstrated()))
+    ours = compiled(expect, lambda pairs: jax.nn.softplus(-logit(pairs)), compiled(shown, demonstrated()))
     np.testing.assert_allclose(ours, softplus(-np.concatenate([at_demo, at_end])).mean(), rtol=1e-5)
 
-    replay = add(empty_buffer(9, steps()), steps())
-    drawn = remembered(replay, size, True, jax.random.key(0))
-    np.testing.assert_allclose(drawn.absorbing.mean(), 2 / 8, atol=0.01)
+    drawn = drawn_of_steps(size, True)
+    np.testing.assert_allclose(np.mean(drawn.absorbing), 2 / 8, atol=0.01)
     expected = softplus(np.concatenate([at_own, at_end, at_end])).mean()
-    np.testing.assert_allclose(jax.nn.softplus(logit(drawn)).mean(), expected, rtol=0.02)
+    np.testing.assert_allclose(softplus(np.asarray(compiled(logit, drawn))).mean(), expected, rtol=0.02)
 
 
 def test_where_ends_are_not_absorbed_nobody_has_absorbing_rows() -> None:
-    drawn = remembered(add(empty_buffer(9, steps()), steps()), 100, False, jax.random.key(0))
+    drawn = drawn_of_steps(100, False)
     assert not drawn.absorbing.any()

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compiled import compiled
 from trustirl.core.errors import InputError
 from trustirl.core.records import Solver
 from trustirl.core.spaces import Spaces
@@ -79,14 +80,14 @@ def trained(spaces: Spaces, settings: dict[str, Any]) -> Case:
     keys = jax.vmap(jax.random.key)(jnp.arange(SEEDS))
     actors = jax.jit(jax.vmap(lambda key: solver.actor(solver.init(key))))(keys)
     random = np.random.default_rng(0)
-    moved = jax.tree.map(lambda x: x + random.normal(0, 0.2, x.shape).astype(np.float32), actors)
+    moved = jax.tree.map(lambda x: jnp.asarray(x + random.normal(0, 0.2, x.shape).astype(np.float32)), actors)
     if head == "stationary":  # waves that are seen from far apart
         moved = eqx.tree_at(lambda actor: actor.log_scales, moved, replace_fn=lambda x: x + 5)
     return Case(spaces, solver, moved, host_policies(moved, config, MEAN, STD))
 
 
 def one(actors: Any, seed: int) -> Any:
-    return jax.tree.map(lambda x: x[seed], actors)
+    return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[seed]), actors)
 
 
 def observations(count: int = 200) -> np.ndarray:
@@ -99,7 +100,7 @@ def test_the_mode_is_the_solvers(case: Case) -> None:
     _, solver, actors, policies = case
     obs = observations()
     for seed in range(SEEDS):
-        expected = solver.mode(one(actors, seed), jnp.asarray(obs))
+        expected = compiled(solver.mode, one(actors, seed), jnp.asarray(obs))
         np.testing.assert_allclose(policies.of(seed).mode(obs), expected, atol=1e-5)
     assert not np.array_equal(policies.of(0).mode(obs), policies.of(1).mode(obs))
 
@@ -110,12 +111,12 @@ def test_density_of_what_is_drawn_is_the_solvers(case: Case) -> None:
     actor, policy, obs = one(actors, 0), policies.of(0), jnp.asarray(observations())
     noise = given = policy.noise(np.random.default_rng(2), len(obs))
     if spaces.discrete:
-        choices = jnp.broadcast_to(jnp.arange(ACTIONS), (len(obs), ACTIONS)).T
-        logits = jax.vmap(lambda action: solver.log_prob(actor, obs, action))(choices).T
-        expected = jnp.argmax(logits + noise, axis=-1)
+        choices = jnp.asarray(np.broadcast_to(np.arange(ACTIONS), (len(obs), ACTIONS)).T)
+        logits = compiled(jax.vmap(lambda action: solver.log_prob(actor, obs, action)), choices).T
+        expected = np.argmax(logits + noise, axis=-1)
     else:
         inputs = np.clip((obs - MEAN) / np.where(STD > 1e-6, STD, 1), -10, 10).astype(np.float32)
-        distribution = actor(jnp.asarray(inputs))
+        distribution = jax.tree.map(np.asarray, compiled(actor, jnp.asarray(inputs)))
         if isinstance(actor, MixtureActor):
             drawn = (distribution.logits + noise[:, :COMPONENTS]).argmax(axis=-1)
             assert len(set(np.asarray(drawn).tolist())) > 1
@@ -125,7 +126,7 @@ def test_density_of_what_is_drawn_is_the_solvers(case: Case) -> None:
             assert (distribution.log_std == 2).any()
         else:
             assert np.ptp(distribution.log_std) > 0.3
-        expected = jnp.tanh(distribution.mean + jnp.exp(distribution.log_std) * noise)
+        expected = np.tanh(distribution.mean + np.exp(distribution.log_std) * noise)
     np.testing.assert_allclose(policy.act(np.asarray(obs), given), expected, atol=2e-5)
 
 
@@ -134,7 +135,7 @@ def test_drawn_actions_are_distributed_as_the_solvers(case: Case) -> None:
     count, policy = 40_000, policies.of(0)
     obs = np.repeat(observations(1), count, axis=0)
     mine = policy.act(obs, policy.noise(np.random.default_rng(3), count))
-    theirs = np.asarray(solver.act(one(actors, 0), jnp.asarray(obs), jax.random.key(4)))
+    theirs = np.asarray(compiled(solver.act, one(actors, 0), jnp.asarray(obs), jax.random.key(4)))
     if spaces.discrete:
         mine, theirs = np.eye(ACTIONS)[mine], np.eye(ACTIONS)[theirs]
     for moment in (1, 2):

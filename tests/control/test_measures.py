@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trustirl.core.buffer import add, draw, empty_buffer
+from tests.compiled import compiled
+from trustirl.core.buffer import Buffer, add, draw, empty_buffer
 from trustirl.core.measure import concat, expect, minibatches, sample
 from trustirl.core.types import RewardData, Transition
 from trustirl.irl.measures import Steps, Weighing, mixed, policy_minibatches, with_past
@@ -24,22 +25,30 @@ def episode_measure(
     obs: jax.Array, action: jax.Array, ended: jax.Array, time: jax.Array, how: Weighing
 ) -> Transition:
     """Of steps whose successors tell which step they follow."""
-    return measure_of(Steps(obs, action, obs + 0.5, ended, time), how)
+    return compiled(
+        lambda *steps: measure_of(Steps(*steps[:2], steps[0] + 0.5, *steps[2:]), how), obs, action, ended, time
+    )
 
 
 def numbered(first: int, count: int) -> Transition:
     """Rows whose every field tells the row's number."""
-    number = jnp.arange(first, first + count)
-    obs = number[:, None] * jnp.ones(3)
-    return Transition(obs, -number, number.astype(float), obs + 0.5, number % 2 == 0)
+    number = np.arange(first, first + count)
+    obs = number[:, None] * np.ones(3)
+    return Transition(*map(jnp.asarray, (obs, -number, number.astype(float), obs + 0.5, number % 2 == 0)))
+
+
+def filled(capacity: int, *batches: Transition) -> Buffer:
+    """A replay to which the batches were added."""
+    replay = compiled(empty_buffer, capacity, batches[0])
+    for batch in batches:
+        replay = compiled(add, replay, batch)
+    return replay
 
 
 def test_replay_keeps_fields_together_and_forgets_the_oldest() -> None:
-    replay = empty_buffer(10, numbered(0, 1))
-    for first in (0, 4, 8):
-        replay = add(replay, numbered(first, 4))
+    replay = filled(10, *(numbered(first, 4) for first in (0, 4, 8)))
     assert int(replay.size) == 10
-    drawn = draw(replay, jax.random.key(0), 5000)
+    drawn = compiled(draw, replay, jax.random.key(0), 5000)
     number = np.asarray(drawn.weight).astype(int)
     np.testing.assert_array_equal(drawn.obs, number[:, None] * np.ones(3))
     np.testing.assert_array_equal(drawn.action, -number)
@@ -52,7 +61,7 @@ def test_replay_keeps_fields_together_and_forgets_the_oldest() -> None:
 
 
 def test_of_more_rows_than_fit_the_last_ones_stay() -> None:
-    replay = add(add(empty_buffer(10, numbered(0, 1)), numbered(0, 3)), numbered(3, 25))
+    replay = filled(10, numbered(0, 3), numbered(3, 25))
     assert (int(replay.added), int(replay.size)) == (28, 10)
     numbers = np.asarray(replay.rows.weight).astype(int)
     assert sorted(numbers) == [*range(18, 28)]
@@ -61,14 +70,14 @@ def test_of_more_rows_than_fit_the_last_ones_stay() -> None:
 
 
 def test_a_young_replay_draws_only_what_it_holds() -> None:
-    replay = add(empty_buffer(100, numbered(0, 1)), numbered(50, 3))
-    assert set(np.asarray(draw(replay, jax.random.key(1), 200).weight)) == {50.0, 51.0, 52.0}
+    replay = filled(100, numbered(50, 3))
+    assert set(np.asarray(compiled(draw, replay, jax.random.key(1), 200).weight)) == {50.0, 51.0, 52.0}
 
 
 def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
-    replay = add(empty_buffer(10, numbered(0, 1)), numbered(0, 10))
+    replay = filled(10, numbered(0, 10))
     own = lambda key: draw(replay, key, 4000)  # noqa: E731
-    batch = mixed(own, numbered(100, 5), 1000, marked=True)(jax.random.key(0))
+    batch = compiled(mixed(own, numbered(100, 5), 1000, marked=True), jax.random.key(0))
     number = np.asarray(batch.weight).astype(int)
     shown = np.bincount(number[number >= 100] - 100, minlength=5)
     assert len(number) == 4000
@@ -81,7 +90,7 @@ def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
     np.testing.assert_array_equal(batch.expert, number >= 100)
     assert batch.critic_only is None
     for chance in (0.0, 0.25, 1.0):
-        faded = mixed(own, numbered(100, 5), 1000, policy_too=jnp.float32(chance))(jax.random.key(0))
+        faded = compiled(mixed(own, numbered(100, 5), 1000, policy_too=jnp.float32(chance)), jax.random.key(0))
         np.testing.assert_array_equal(faded.weight, batch.weight)  # the same steps
         assert faded.expert is None
         alone = np.asarray(faded.critic_only)
@@ -91,27 +100,33 @@ def test_demonstrated_steps_join_a_minibatch_whole_and_in_their_share() -> None:
     assert mixed(own, numbered(100, 0), 1000) is own  # of no step it is known what followed
 
 
+def drawn_for_policy(replay: Buffer, plan: Plan, marked: bool = False) -> Transition:
+    def drawn(replay: Buffer) -> Transition:
+        return policy_minibatches(replay, numbered(100, 5), plan, marked)(jax.random.key(0))
+
+    return compiled(drawn, replay)
+
+
 def test_demonstrated_steps_fade_for_the_policy_as_its_own_grow() -> None:
     plan = Plan(batch=4000, demo_share=0.25, demo_fade=40)
-    replay = empty_buffer(100, numbered(0, 1))
+    replay = compiled(empty_buffer, 100, numbered(0, 1))
     shares = []
     for own in (0, 10, 20, 50):
         replay = replace(replay, added=jnp.int32(own))
-        batch = policy_minibatches(replay, numbered(100, 5), plan)(jax.random.key(0))
-        assert int((batch.weight >= 100).sum()) == 1000
-        shares.append(float(batch.critic_only.sum()) / 1000)
+        batch = drawn_for_policy(replay, plan)
+        assert int((np.asarray(batch.weight) >= 100).sum()) == 1000
+        shares.append(float(np.sum(batch.critic_only)) / 1000)
     np.testing.assert_allclose(shares, [0.0, 0.25, 0.5, 1.0], atol=0.08)
-    always = policy_minibatches(replay, numbered(100, 5), replace(plan, demo_fade=None))
-    assert always(jax.random.key(0)).critic_only is None
+    assert drawn_for_policy(replay, replace(plan, demo_fade=None)).critic_only is None
 
 
 def test_demonstrated_steps_give_way_to_own_ones_by_halves() -> None:
     plan = Plan(batch=4000, demo_share=0.5, demo_half_life=20, demo_fade=40)
-    replay = add(empty_buffer(100, numbered(0, 1)), numbered(0, 10))
+    replay = filled(100, numbered(0, 10))
     shares = []
     for own in (10, 20, 40):
         replay = replace(replay, added=jnp.int32(own))
-        batch = policy_minibatches(replay, numbered(100, 5), plan, marked=True)(jax.random.key(0))
+        batch = drawn_for_policy(replay, plan, marked=True)
         number = np.asarray(batch.weight).astype(int)
         assert len(number) == 4000
         np.testing.assert_array_equal(batch.obs, number[:, None] * np.ones(3))  # rows stay whole
@@ -119,8 +134,8 @@ def test_demonstrated_steps_give_way_to_own_ones_by_halves() -> None:
         assert not np.any(np.asarray(batch.critic_only) & (number < 100))
         shares.append(np.mean(number >= 100))
     np.testing.assert_allclose(shares, [0.5 * 0.5**0.5, 0.25, 0.125], atol=0.03)
-    stays = policy_minibatches(replay, numbered(100, 5), replace(plan, demo_half_life=None))(jax.random.key(0))
-    assert int((stays.weight >= 100).sum()) == 2000
+    stays = drawn_for_policy(replay, replace(plan, demo_half_life=None))
+    assert int((np.asarray(stays.weight) >= 100).sum()) == 2000
 
 
 @pytest.mark.parametrize("absorb", [True, False])
@@ -129,7 +144,8 @@ def test_past_steps_take_their_share_of_the_steps_and_none_of_what_follows_an_en
     present = episode_measure(
         jnp.ones((5, 3)), jnp.zeros(5, int), ends, time, Weighing(10, 0.9, discounted=True, absorb=absorb)
     )
-    both = with_past(present, replace(numbered(2, 4), weight=jnp.ones(4)), 0.3)
+    both = compiled(with_past, present, replace(numbered(2, 4), weight=jnp.ones(4)), 0.3)
+    present, both = (jax.tree.map(np.asarray, part) for part in (present, both))
     acted = ~np.asarray(both.absorbing)
     np.testing.assert_allclose(both.weight.sum(), present.weight.sum(), rtol=1e-6)
     np.testing.assert_allclose(
@@ -138,7 +154,7 @@ def test_past_steps_take_their_share_of_the_steps_and_none_of_what_follows_an_en
     past = np.asarray(both.obs[:, 0] > 1.5)
     np.testing.assert_allclose(both.weight[past], 0.3 * both.weight[acted].sum() / 4, rtol=1e-6)
     np.testing.assert_array_equal(both.action[past], [-2, -3, -4, -5])
-    now, mixture = (expect(lambda pairs: pairs.obs[:, 0], part) for part in (present, both))
+    now, mixture = (compiled(expect, lambda pairs: pairs.obs[:, 0], part) for part in (present, both))
     share = 0.3 * both.weight[acted].sum() / both.weight.sum()
     np.testing.assert_allclose(mixture, now + share * (3.5 - 1.0), rtol=1e-6)
 
@@ -146,12 +162,12 @@ def test_past_steps_take_their_share_of_the_steps_and_none_of_what_follows_an_en
 def test_weighted_sampling_follows_the_weights() -> None:
     weight = jnp.asarray([0.0, 1.0, 0.0, 3.0, 0.0])
     batch = Transition(jnp.arange(5), jnp.arange(5), weight)
-    drawn = sample(batch, 40_000, jax.random.key(0))
+    drawn = compiled(sample, batch, 40_000, jax.random.key(0))
     share = np.bincount(drawn.obs, minlength=5) / 40_000
     np.testing.assert_allclose(share, [0, 0.25, 0, 0.75, 0], atol=0.01)
     np.testing.assert_array_equal(drawn.obs, drawn.action)
     np.testing.assert_array_equal(drawn.weight, 1.0)
-    demo, learner = minibatches(7)(RewardData(batch, batch, batch), 4, jax.random.key(2))
+    demo, learner = compiled(minibatches(7), RewardData(batch, batch, batch), 4, jax.random.key(2))
     assert demo.obs.shape == learner.obs.shape == (4, 7)
     assert not np.array_equal(demo.obs, learner.obs)
 
@@ -190,11 +206,13 @@ def test_sampled_expectations_equal_the_exact_ones() -> None:
         return table[batch.obs, batch.action]
 
     never = jnp.zeros(states.shape, bool)
-    rows = [
-        float(expect(reward, episode_measure(s, a, n, t, Weighing(horizon, 0.8, True, False))))
-        for s, a, n, t in zip(*(np.split(x, 20) for x in (states, actions, never, time)), strict=True)
-    ]
-    exact = float(expect(reward, task.mdp.pairs(occupancy(task.mdp, policy.log_prob))))
+
+    def mean(*steps: jax.Array) -> jax.Array:
+        return expect(reward, episode_measure(*steps, Weighing(horizon, 0.8, True, False)))
+
+    blocks = (np.reshape(x, (20, -1, horizon)) for x in (states, actions, never, time))
+    rows = np.asarray(compiled(jax.vmap(mean), *blocks))
+    exact = float(compiled(lambda: expect(reward, task.mdp.pairs(occupancy(task.mdp, policy.log_prob)))))
     error = np.std(rows, ddof=1) / np.sqrt(len(rows))
     assert abs(np.mean(rows) - exact) <= 4 * error + 1e-4
 

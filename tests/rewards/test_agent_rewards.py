@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compiled import compiled
 from trustirl.core.errors import InputError
 from trustirl.core.spaces import Spaces
 from trustirl.core.types import Transition
@@ -67,7 +69,7 @@ def standardised(obs: Any) -> np.ndarray:
 
 
 def test_values_of_finitely_many_actions() -> None:
-    reward, batch = values(CHOICE, jax.random.key(0)), transitions(CHOICE)
+    reward, batch = compiled(lambda key: values(CHOICE, key), jax.random.key(0)), transitions(CHOICE)
 
     def q(obs: Any) -> np.ndarray:
         return np.min([forward(reward.critic.nets.layers, member, standardised(obs)) for member in range(2)], axis=0)
@@ -75,11 +77,11 @@ def test_values_of_finitely_many_actions() -> None:
     paid = q(batch.obs)[np.arange(20), np.asarray(batch.action)]
     after = TEMPERATURE * np.log(np.exp(q(batch.next_obs) / TEMPERATURE).sum(axis=1))
     expected = paid - DISCOUNT * np.where(batch.terminated, 0, after)
-    np.testing.assert_allclose(reward(batch), expected, atol=1e-5)
+    np.testing.assert_allclose(compiled(reward, batch), expected, atol=1e-5)
 
 
 def test_values_of_continuous_actions() -> None:
-    reward, batch = values(BOX, jax.random.key(0)), transitions(BOX)
+    reward, batch = compiled(lambda key: values(BOX, key), jax.random.key(0)), transitions(BOX)
     assert reward.actor is not None
     assert reward.noise is not None
 
@@ -96,23 +98,24 @@ def test_values_of_continuous_actions() -> None:
         drawn.append(q(batch.next_obs, action) - TEMPERATURE * np.log(density).sum(axis=1))
     assert len(drawn) == 16
     expected = q(batch.obs, batch.action) - DISCOUNT * np.where(batch.terminated, 0, np.mean(drawn, axis=0))
-    np.testing.assert_allclose(reward(batch), expected, atol=1e-4)
+    np.testing.assert_allclose(compiled(reward, batch), expected, atol=1e-4)
     with pytest.raises(InputError, match="reward of values needs transitions with next_obs and terminated"):
         reward(eqx.tree_at(lambda rows: rows.next_obs, batch, None))
 
 
 @pytest.mark.parametrize("actor", [GaussianActor, StationaryActor])
 def test_a_log_ratio_is_what_the_policy_prefers_to_uniform_actions(actor: Any) -> None:
-    reward, batch = ratio(jax.random.key(0), actor), transitions(BOX)
-    policy = reward.actor(jnp.asarray(standardised(batch.obs), jnp.float32))
+    reward, batch = compiled(ratio, jax.random.key(0), actor), transitions(BOX)
+    policy = compiled(reward.actor, jnp.asarray(standardised(batch.obs), jnp.float32))
     deviation, u = np.exp(np.asarray(policy.log_std, float)), np.arctanh(np.asarray(batch.action, float))
     density = np.exp(-(((u - policy.mean) / deviation) ** 2) / 2) / np.sqrt(2 * np.pi) / deviation
     ratios = density / (1 - np.asarray(batch.action, float) ** 2) / 0.5
-    np.testing.assert_allclose(reward(batch), 0.5 * np.log(ratios).sum(axis=1), atol=1e-3)
+    np.testing.assert_allclose(compiled(reward, batch), 0.5 * np.log(ratios).sum(axis=1), atol=1e-3)
 
 
 def test_only_the_policy_of_a_log_ratio_is_trained() -> None:
-    gradient = jax.grad(lambda reward: reward(transitions(BOX)).sum())(ratio(jax.random.key(0)))
+    batch, reward = transitions(BOX), compiled(ratio, jax.random.key(0))
+    gradient = compiled(jax.grad(lambda reward: reward(batch).sum()), reward)
     np.testing.assert_array_equal(np.stack([gradient.mean, gradient.std]), 0)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient.actor))
 
@@ -125,10 +128,15 @@ MAKERS: dict[str, tuple[Spaces, Callable[[jax.Array], Any]]] = {
 }
 
 
+@cache
+def made(name: str) -> Any:
+    """A reward for every seed."""
+    return compiled(eqx.filter_vmap(MAKERS[name][1]), jax.random.split(jax.random.key(0), SEEDS))
+
+
 @pytest.fixture(params=MAKERS)
 def saved(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Spaces, Any]:
-    spaces, make = MAKERS[request.param]
-    stacked = eqx.filter_vmap(make)(jax.random.split(jax.random.key(0), SEEDS))
+    spaces, stacked = MAKERS[request.param][0], made(request.param)
     save_rewards(tmp_path, stacked, card_of(stacked, spaces, 0.5, "T2"))
     return tmp_path, spaces, stacked
 
@@ -138,7 +146,7 @@ def test_a_saved_reward_is_the_one_in_memory(saved: tuple[Path, Spaces, Any]) ->
     batch = transitions(spaces)
     action = np.asarray(batch.action) * (1 if spaces.discrete else 2)
     paid = [reward(batch.obs, action, batch.next_obs, batch.terminated) for reward in load_rewards(folder)]
-    expected = eqx.filter_vmap(lambda reward: reward(batch))(stacked)
+    expected = compiled(eqx.filter_vmap(lambda reward: reward(batch)), stacked)
     np.testing.assert_allclose(paid, expected, atol=1e-4)
     assert not np.allclose(paid[0], paid[1])
 
@@ -162,7 +170,7 @@ def test_cards_that_lie_are_refused(saved: tuple[Path, Spaces, Any], name: str, 
 
 
 def test_a_log_ratio_of_discrete_actions_is_refused(tmp_path: Path) -> None:
-    stacked = eqx.filter_vmap(ratio)(jax.random.split(jax.random.key(0), SEEDS))
+    stacked = made("log-ratio")
     save_rewards(tmp_path, stacked, card_of(stacked, CHOICE, 0.5, "T0"))
     with pytest.raises(InputError, match="log-ratio of discrete actions"):
         load_rewards(tmp_path)
