@@ -131,6 +131,41 @@ def steadiness(rows: list[Row]) -> str:
     return _table(("task", "piro, each seed", "ml-irl, each seed", "ratio of the means", "p"), lines)
 
 
+def beside(rows: list[Row]) -> str:
+    """PIRO's largest drawdown and steps to 90 % beside each other method's, and which differences are not chance.
+
+    Seeds that never get to 90 % count as if they did with their last step. Holm's correction is over all comparisons.
+    """
+    ours, others = ([row for row in rows if (row["algorithm"] == "piro") == piro] for piro in (True, False))
+    measured = [row for row in others if None not in row["drawdown"] and row["env_steps"]["train"]]
+    pairs = sorted({(row["task"], row.get("variant"), row["algorithm"]) for row in measured}, key=str)
+    found = []
+    for task, variant, method in (pair for pair in pairs if pair[1] in (None, FEWER)):
+        alike = [[r for r in some if (r["task"], r.get("variant")) == (task, variant)] for some in (ours, others)]
+        alike[1] = [row for row in alike[1] if row["algorithm"] == method]
+        values = [
+            [[read(row, seed) for row in side for seed in range(len(row["returns"]))] for side in alike]
+            for read in (_fall, _arrival)
+        ]
+        found.append((_joined(task, variant), method, values))
+    chances = iter(holm([chance(*sides) for *_, values in found for sides in values]))
+    lines = []
+    for task, method, values in found:
+        counts = " and ".join(str(len(side)) for side in values[0])
+        cells = [f"{mean(one):,.0f} / {mean(other):,.0f} ({_rare(next(chances))})" for one, other in values]
+        lines.append((task, method, counts, *cells))
+    header = ("task", "method", "seeds", "largest fall, PIRO / method (p)", "steps to 90 %, PIRO / method (p)")
+    return _table(header, lines)
+
+
+def _fall(row: Row, seed: int) -> float:
+    return float(row["drawdown"][seed])
+
+
+def _arrival(row: Row, seed: int) -> float:
+    return float(row["steps_to_90"][seed] or row["steps"])
+
+
 def falls(rows: list[Row], task: str, method: str) -> list[float]:
     """The largest drawdown of every seed with the default, in whichever row it stands."""
     default = [row for row in rows if (row["task"], row["algorithm"]) == (task, method) and "variant" not in row]
@@ -263,8 +298,19 @@ def distances(rows: list[Row]) -> str:
 
 
 def _p(one: list[float], other: list[float]) -> str:
-    p = chance(one, other)
+    return _rare(chance(one, other))
+
+
+def _rare(p: float) -> str:
     return "below 0.01" if p < 0.01 else f"{p:.2f}"
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """As rare as each is among so many comparisons (Holm 1979): below 0.05 errs in all at most 1 time in 20."""
+    order = np.argsort(chances)
+    factors = len(chances) - np.arange(len(chances))
+    corrected = np.maximum.accumulate(np.minimum(np.asarray(chances)[order] * factors, 1.0))
+    return [float(value) for value in corrected[np.argsort(order)]]
 
 
 def chance(one: list[float], other: list[float]) -> float:
@@ -485,6 +531,7 @@ def _average(row: Row, measure: str) -> str:
 
 KINDS: dict[str, Callable[[list[Row]], str]] = {
     "learning": learning,
+    "beside": beside,
     "robots": robots,
     "scores": scores,
     "compared": compared,

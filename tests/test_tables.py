@@ -110,6 +110,32 @@ def test_chance_of_many_seeds_is_sampled_and_agrees_with_all_deals(monkeypatch):
     assert chance([0.0] * 30, [1.0] * 30) < 1e-4
 
 
+def test_many_comparisons_are_corrected_for() -> None:
+    """The rarest counts for all, the next for all but one, and none is rarer than one before it."""
+    holm = runpy.run_path(str(ROOT / "benchmarks" / "tables.py"))["holm"]
+    assert holm([0.04, 0.01, 0.03, 0.9]) == pytest.approx([0.09, 0.04, 0.09, 0.9])
+    assert holm([0.5, 0.6]) == [1.0, 1.0]
+    noise = np.random.default_rng(0).uniform(size=(4000, 20))
+    assert np.mean([min(holm(list(row))) < 0.05 for row in noise]) == pytest.approx(0.05, abs=0.012)
+
+
+def test_differences_that_are_no_chance_are_the_two_that_the_text_names() -> None:
+    tables = runpy.run_path(str(ROOT / "benchmarks" / "tables.py"))
+    rows = [row | {"study": "paper-mujoco"} for row in tables["rows_of"]("paper-mujoco", ROOT)]
+    cells = [line.split(" | ") for line in tables["beside"](rows).splitlines()[2:]]
+    clear = {
+        (task.strip("| "), method, what)
+        for task, method, _, *told in cells
+        for what, cell in enumerate(told)
+        if _p(cell) < 0.05
+    }
+    assert clear == {("Ant-v4", "ml-irl", 0), ("Humanoid-v4", "ml-irl", 1)}
+
+
+def _p(cell: str) -> float:
+    return float(cell[cell.index("(") + 1 : cell.index(")")].removeprefix("below "))
+
+
 def test_shares_stand_beside_the_controls_and_those_of_other_seeds(copy):
     row = {"task": "Here-v1", "expert_return": 100.0, "random_return": 5.0, "steps": 10}
     seen = row | {"algorithm": "piro", "held_out": False, "returns": [90.0, 100.0, 110.0]}
