@@ -124,6 +124,7 @@ def slope(q: ActionValue, rows: Transition, where: Bool[Array, " batch"]) -> Flo
 
 # The authors': one critic with LayerNorm, a low fixed temperature, half the rows of a minibatch demonstrated.
 OURS = {"critics": 1, "layer_norm": True, "temperature": 0.01, "demo_share": 0.5, "termination": "T0"}
+OURS |= {"clone_start": 0}  # it has a clone of its own
 AUTHORS = OURS | {"clone_updates": 25_000, "value_updates": 5000, "value_step": 1e-4, "partner_learning_rate": 1e-3}
 SMALL = {"steps_per_iteration": 1000, "warmup": 500, "width": 64, "averaging": 0.1, "tau": 0.02}
 TASKS = {"Pendulum-v1": SMALL | {"clone_updates": 3000, "evaluate_every": 2, "steps": 15_500}}

@@ -3,6 +3,7 @@
 Adversaries, who tell the expert's pairs from the learner's, share their settings too.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,3 +69,23 @@ DISCRIMINATED = {"CartPole-v1": CARTPOLE | SHORT | BALANCE, "Pendulum-v1": PENDU
 PAPER: dict[str, Any] = REWARD_STEP | {"reward_step": 1e-4, "reward_batch": 256, "past_share": 0.0}
 PAPER |= {"temperature": 0.2, "layer_norm": False, "tau": 0.005, "cap_values": False}
 PAPER |= {"learning_rate": 3e-4, "actor_learning_rate": None, "averaging": 0.0, "demo_share": 0.0, "demo_fade": None}
+
+# Robots that must not leave what they were shown, by the beginning of a task's name. An ant that acts at full range
+# is on its back soon, from where this task has no way back; a hand drops what it holds. They begin as clones, near
+# which they stay until the critic knows better, and see demonstrated steps all the time. Episodes differ in their
+# goals, so that ten say little.
+ROBOT: dict[str, Any] = {"clone_start": 5000, "clone_pull": 10.0, "clone_fade": 100_000, "steps": 300_000}
+ROBOT |= {"demo_share": 0.5, "demo_fade": 300_000, "evaluation_episodes": 20, "evaluate_every": 10}
+ROBOTS = {"AntMaze": ROBOT | {"action_margin": 0.025}, "AdroitHand": ROBOT | {"actor_learning_rate": 1e-4}}
+
+
+def of_robots(task: str, ours: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a robot's task, for a method with such defaults of its own.
+
+    What these rule out stays out, and demonstrated steps fade only where they do elsewhere.
+    """
+    found: Mapping[str, Any] = next((known for name, known in ROBOTS.items() if task.startswith(name)), {})
+    out = {"demo_share", "demo_fade"} - {name for name, value in ours.items() if value}
+    if not ours.get("clone_start", True):
+        out |= {"clone_start", "clone_pull", "clone_fade"}
+    return {name: value for name, value in found.items() if name not in out}

@@ -130,7 +130,7 @@ def trirl(parts: Parts, config: TrirlConfig) -> Algorithm:
 
 
 # The step that is left after the correction is that of the other methods.
-TWICE = {"reward_step": 2e-3}
+TWICE = {"reward_step": 2e-3, "clone_start": 0}  # and the policy before is what policies are held near
 ENTRY = Entry(
     name="trirl",
     config=TrirlConfig,

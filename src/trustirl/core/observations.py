@@ -39,6 +39,14 @@ class Goal(NamedTuple):
         scale[np.concatenate([*places, difference])] = spread if spread > 0 else 1
 
 
+class Seen(NamedTuple):
+    """The columns of a goal task's observations that a blind agent sees, and how many there are of all."""
+
+    first: int
+    size: int
+    whole: int
+
+
 def goal_in(sizes: Mapping[str, int]) -> Goal | None:
     """Where position and goal are among parts of these sizes, side by side in sorted order; None if they are not."""
     if not has_goal(sizes) or sizes[ACHIEVED] != sizes[DESIRED]:

@@ -41,12 +41,35 @@ def recorded(policy: Any, env: gym.Env, episodes: int, seed: int) -> Fields:
     return arrays | {"provenance": _provenance(env, seed)}
 
 
+# What a reset draws and writes into the model: by the class of the environment, fields and the places in them.
+DRAWN = {
+    "AdroitHandPenEnv": (("body_quat", "target_obj_body_id"),),
+    "AdroitHandDoorEnv": (("body_pos", "door_body_id"),),
+    "AdroitHandHammerEnv": (("body_pos", "target_body_id"),),
+    "AdroitHandRelocateEnv": (("body_pos", "obj_body_id"), ("site_pos", "target_obj_site_id")),
+}
+
+
+def read_state(env: gym.Env) -> Float[np.ndarray, " size"]:
+    """The state an environment is in, to which `restore_state` goes back."""
+    simulator = _simulator(env)
+    if simulator is None:
+        raise DemoError(f"{env} has no state that can be read: give it get_state() and set_state(state).")
+    return simulator.read()
+
+
+def has_goal_of_its_own(env: gym.Env) -> bool:
+    """Whether the goal of an environment is a vector that can be set."""
+    return isinstance(getattr(env.unwrapped, "goal", None), np.ndarray)
+
+
 def restore_state(env: gym.Env, state: Float[np.ndarray, " size"]) -> None:
     """Put an environment into a recorded state: the next `step` repeats the recorded one.
 
     That is known of MuJoCo and classic control; others may have methods `get_state()` and `set_state(state)`.
 
-    What an environment keeps outside of the simulator, such as a goal or the steps to its time limit, stays as it is.
+    A goal, and what the tasks of Adroit's hand draw at a reset, are part of the state. What else an environment keeps
+    outside of the simulator, such as the steps to its time limit, stays as it is.
     A reward may differ slightly where it reads positions of bodies, as Ant's does: those lag behind the state.
     """
     simulator = _simulator(env)
@@ -86,7 +109,7 @@ def _simulator(env: gym.Env) -> _Simulator | None:
     inner: Any = env.unwrapped
     data, model = (getattr(inner, name, None) for name in ("data", "model"))
     if hasattr(data, "qpos") and hasattr(model, "nq"):
-        return _mujoco(model, data)
+        return _with_drawn(inner, _mujoco(model, data))
     if type(inner).__module__.startswith("gymnasium.envs.classic_control"):
         return _Simulator(lambda: np.array(inner.state, np.float64), lambda state: setattr(inner, "state", state))
     if callable(getattr(inner, "get_state", None)) and callable(getattr(inner, "set_state", None)):
@@ -109,6 +132,32 @@ def _mujoco(model: Any, data: Any) -> _Simulator:
         mujoco.mj_setState(model, data, state, parts)
         mujoco.mj_forward(model, data)  # positions of bodies, which rewards read, follow from the state
         mujoco.mj_setState(model, data, state, parts)  # and may have moved a part of it
+
+    return _Simulator(read, write)
+
+
+def _with_drawn(inner: Any, simulator: _Simulator) -> _Simulator:
+    """The same with what a reset draws beside it: a goal, or where something stands."""
+    places = DRAWN.get(type(inner).__name__, ())
+    drawn = [getattr(inner.model, field)[getattr(inner, place)] for field, place in places]  # views of the model
+
+    def goal() -> np.ndarray:
+        found = getattr(inner, "goal", None)  # there is none before the first reset
+        return found if isinstance(found, np.ndarray) else np.zeros(0)
+
+    def read() -> np.ndarray:
+        return np.concatenate([simulator.read(), *map(np.ravel, (goal(), *drawn))])
+
+    def write(state: np.ndarray) -> None:
+        first = len(simulator.read())
+        rest = state[first:]
+        if (before := goal()).size:
+            inner.goal, rest = rest[: before.size].reshape(before.shape).copy(), rest[before.size :]
+            if hasattr(inner, "update_target_site_pos"):
+                inner.update_target_site_pos()  # so that it is drawn where it is
+        for view in drawn:
+            view[...], rest = rest[: view.size].reshape(view.shape), rest[view.size :]
+        simulator.write(state[:first])
 
     return _Simulator(read, write)
 

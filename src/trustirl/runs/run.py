@@ -29,6 +29,7 @@ from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.folder import RunFolder
 from trustirl.runs.policies import load_policies, load_tables, read_policies
 from trustirl.tasks.gym import ControlTask, make_control_task, task_of_file
+from trustirl.tasks.robots import as_seen
 
 MOST_EPISODES = 100_000
 NEW_EPISODES = 2  # their root; those of evaluations on the way are 0 and, of experts, 1
@@ -96,6 +97,8 @@ class Run:
         if not named or (named == "packaged" and self.world.expectations):
             return None
         demos = find_demos(named, self.config["task"])
+        if "blind" in (arguments := self.config.get("task_args", {})):
+            demos = as_seen(demos, make_control_task(self.config["task"], arguments).seen)
         episodes = self.config.get("demo_episodes")
         return demos if episodes is None else demos.take(episodes, self.config["demo_choice"])
 

@@ -18,25 +18,28 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 
 from trustirl.core.errors import InputError, unknown_name
 from trustirl.core.machine import install_command
-from trustirl.core.observations import Goal, goal_in
+from trustirl.core.observations import Goal, Seen, goal_in
 from trustirl.core.spaces import Spaces
 from trustirl.core.versions import simulator_versions
 from trustirl.tasks.changed import changed, changes_of
+from trustirl.tasks.robots import SEEN, Blind, blind
 from trustirl.tasks.table_env import ENV_ID
 
 MakeEnv = Callable[[], gym.Env]
 
 
 class ReferenceReturns(NamedTuple):
-    """Mean true returns of a uniformly random policy and of an expert, None where nobody measured them."""
+    """Mean true returns of a uniformly random policy, of an expert, and of actions of zero; None: not measured."""
 
     random: float | None = None
     expert: float | None = None
+    still: float | None = None
 
 
 gym.register(ENV_ID, entry_point="trustirl.tasks.table_env:table_env")
 
 # Random: 100 episodes (classic control, Box2D) or 50 (MuJoCo) with gymnasium 1.4.0 and mujoco 3.1.6.
+# Robots: 50 episodes, gymnasium-robotics 1.4.2; Pen's vary so much that they are known to 40 and 250.
 # Expert: the paper's, on v4; CartPole's is its maximum.
 REFERENCES: dict[str, ReferenceReturns] = {
     "CartPole-v1": ReferenceReturns(21.9, 500.0),
@@ -53,6 +56,21 @@ REFERENCES: dict[str, ReferenceReturns] = {
     "HalfCheetah-v5": ReferenceReturns(-285.4),
     "Ant-v5": ReferenceReturns(-63.0),
     "Humanoid-v5": ReferenceReturns(119.1),
+    "AdroitHandPen-v1": ReferenceReturns(-666.4, still=475.1),
+    "AdroitHandDoor-v1": ReferenceReturns(-45.8, still=-44.5),
+    "AdroitHandHammer-v1": ReferenceReturns(-267.7, still=-232.9),
+    "AdroitHandRelocate-v1": ReferenceReturns(10.8, still=3.6),
+}
+# Of mazes the dense return; of the sparse one, the steps at the goal. The ant of v5 moves as that of v4.
+MAZES = {"UMaze": (14.2, 5.2, 3.8), "Medium": (3.2, 1.2, 0.0), "Large": (0.8, 0.5, 0.0)}
+REFERENCES |= {
+    f"AntMaze_{maze}{kind}-{version}": returns
+    for maze, (random, still, at_goal) in MAZES.items()
+    for kind, returns in (
+        ("Dense", ReferenceReturns(random, still=still)),
+        ("", ReferenceReturns(at_goal, still=0.0)),
+    )
+    for version in ("v4", "v5")
 }
 
 # The part of an environment's entry point that tells which optional packages it needs.
@@ -66,7 +84,8 @@ SUPPORTED_ACTIONS = "Discrete and bounded Box vectors"
 class ControlTask(Spaces):
     """A Gymnasium environment, how to make copies of it, and what its returns are compared with.
 
-    `horizon` is the time limit of an episode, `goal` where position and goal are among the observations.
+    `horizon` is the time limit of an episode, `goal` where position and goal are among the observations, and `seen`
+    which of them a blind agent sees.
     """
 
     env_id: str
@@ -77,6 +96,8 @@ class ControlTask(Spaces):
     expert_return: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     goal: Goal | None = None
+    still_return: float | None = None
+    seen: Seen | None = None
 
 
 def make_control_task(
@@ -84,10 +105,12 @@ def make_control_task(
 ) -> ControlTask:
     """Build a task from a Gymnasium id ("module:Id-v0" too), an environment, or a function that returns one."""
     env_kwargs = dict(env_kwargs or {})
-    given = {key: value for key, value in env_kwargs.items() if key != "change"}
+    given = {key: value for key, value in env_kwargs.items() if key not in ("change", "blind")}
     name, make = _maker(task, given)
     if "change" in env_kwargs:
         make = partial(_changed_by, make, changes_of(env_kwargs["change"]))
+    if "blind" in env_kwargs:
+        make = partial(_blind, make, env_kwargs["blind"])
     probe = _probe(name, make)
     try:
         return _describe(name, make, env_kwargs, probe)
@@ -98,6 +121,11 @@ def make_control_task(
 def _changed_by(make: MakeEnv, changes: Mapping[str, Any], **arguments: Any) -> gym.Env:
     """What is made, in other dynamics."""
     return changed(make(**arguments), **changes)
+
+
+def _blind(make: MakeEnv, given: Any, **arguments: Any) -> gym.Env:
+    """What is made, without its goal among the observations."""
+    return blind(make(**arguments), given)
 
 
 def name_of(make: Callable[..., gym.Env]) -> str:
@@ -135,6 +163,8 @@ def _describe(name: str, make: MakeEnv, env_kwargs: Mapping[str, Any], probe: gy
         expert_return=reference.expert,
         versions=simulator_versions(probe),
         goal=goal_of(probe.observation_space),
+        still_return=reference.still,
+        seen=_seen(probe),
     )
 
 
@@ -230,6 +260,15 @@ def observation_size(name: str, space: Space) -> int:
     return sum(math.prod(part.shape or ()) for part in parts) + (0 if goal is None else goal.size)
 
 
+def _seen(env: gym.Env) -> Seen | None:
+    if not isinstance(env, Blind):
+        return None
+    whole = env.env.observation_space
+    assert isinstance(whole, Dict)
+    before = sum(math.prod(part.shape or ()) for name, part in whole.spaces.items() if name < SEEN)
+    return Seen(before, observation_size("", env.observation_space), observation_size("", whole))
+
+
 def goal_of(space: Space) -> Goal | None:
     """Where position and goal are in flattened observations of a space, if it tells both."""
     if not isinstance(space, Dict) or any(part.shape is None for part in space.spaces.values()):
@@ -265,7 +304,12 @@ def _horizon(name: str, env: gym.Env) -> int:
 def _reference(spec: EnvSpec | None) -> ReferenceReturns:
     """Reference returns hold for the environment as registered, not for one with other physics or wrappers."""
     stock = gym.registry.get(spec.id) if spec else None
-    if spec is None or stock is None or spec.additional_wrappers or spec.max_episode_steps != stock.max_episode_steps:
+    if (
+        spec is None
+        or stock is None
+        or any(added.name != Blind.__name__ for added in spec.additional_wrappers)
+        or spec.max_episode_steps != stock.max_episode_steps
+    ):
         return ReferenceReturns()
     changed = {key for key, value in spec.kwargs.items() if key != "render_mode" and value != stock.kwargs.get(key)}
     return ReferenceReturns() if changed else REFERENCES.get(spec.id, ReferenceReturns())

@@ -19,13 +19,14 @@ from trustirl.core.words import count
 from trustirl.demos.checks import LARGEST, pieces, place
 from trustirl.demos.inspect import inspect
 from trustirl.demos.origin import env_arguments
-from trustirl.demos.record import restore_state
+from trustirl.demos.record import has_goal_of_its_own, restore_state
 from trustirl.demos.schema import Demos, find_demos
 from trustirl.irl.measures import Weighing, weighted
 from trustirl.nets.mlp import scales
 from trustirl.rollouts.restarts import Starts
 from trustirl.rollouts.spaces import from_env_actions
 from trustirl.tasks.gym import ControlTask, make_control_task
+from trustirl.tasks.robots import as_seen, told_states
 from trustirl.worlds.job import Experiment
 
 
@@ -125,6 +126,7 @@ def matched(
     demos = demos or find_demos(experiment.demos, control_task.env_id)
     if experiment.demo_episodes is not None:
         demos = demos.take(experiment.demo_episodes, experiment.demo_choice)
+    demos = as_seen(demos, control_task.seen)
     origin = _other_version(demos, control_task)
     obs, action, clipped = _checked(demos, control_task, strict)
     if action_margin is not None:
@@ -145,22 +147,35 @@ def acted_as_shown(task: ControlTask, actions: np.ndarray, margin: float) -> Con
     return replace(task, range_low=least.astype(low.dtype), range_high=most.astype(high.dtype))
 
 
-def check_restorable(task: ControlTask, demos: Demos) -> None:
-    """Episodes can begin at demonstrated states if the simulator's are known and the task can be put into them."""
+def restorable(task: ControlTask, demos: Demos) -> Demos:
+    """Episodes can begin at demonstrated states if the simulator's are known and the task can be put into them.
+
+    Where observations tell the states, they are taken from these.
+    """
+    env = task.make()
+    try:
+        if demos.states is None:
+            demos = replace(demos, states=told_states(env, task.goal, demos))
+        check_restorable(task, env, demos)
+    finally:
+        env.close()
+    return demos
+
+
+def check_restorable(task: ControlTask, env: gym.Env, demos: Demos) -> None:
+    """Refuse demonstrations from whose states no episode can begin."""
     if demos.states is None:
         raise DemoError(
             "resets need the simulator's states, which these demos do not hold: record them with `Demos.record` or "
             "`trustirl expert` in a task whose state can be set, or set resets to 0."
         )
-    env = task.make()
     try:
         env.reset(seed=0)
         restore_state(env, demos.states[0])
     except DemoError as error:
         raise DemoError(f"{task.name} cannot begin at demonstrated states: {error}") from None
-    finally:
-        env.close()
-    if isinstance(env.observation_space, Dict) and "desired_goal" in env.observation_space.spaces:
+    space = env.observation_space
+    if isinstance(space, Dict) and "desired_goal" in space.spaces and not has_goal_of_its_own(env):
         raise DemoError(f"{task.name} cannot begin at demonstrated states: its goal is no part of the simulator's.")
 
 

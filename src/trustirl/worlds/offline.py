@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trustirl.algorithms import ALGORITHMS, Entry
+from trustirl.algorithms.shared import of_robots
 from trustirl.core.checks import at_least, at_most
 from trustirl.core.errors import InputError
 from trustirl.core.files import write_json
@@ -69,6 +70,9 @@ def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
 def defaults(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
     """What an entry says of its settings here, `steps` among them."""
     told = dict(entry.defaults.of(task, paper))
+    options = {field.name for field in fields(DemoOptions)} - {"evaluate_every"}
+    robots = {} if paper else of_robots(task, told)
+    told = {name: value for name, value in robots.items() if name in options} | told
     if not _gathers(entry):
         return told
     elsewhere = {"steps", "evaluate_every", *(field.name for field in fields(Plan))} - {"batch"}

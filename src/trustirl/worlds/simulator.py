@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from trustirl.algorithms import ALGORITHMS, Entry
+from trustirl.algorithms.shared import of_robots
 from trustirl.core.checks import at_least, at_most, positive
 from trustirl.core.errors import DemoError, InputError
 from trustirl.core.measure import Draw, minibatches
@@ -36,11 +37,11 @@ from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.job import Experiment, filled
 from trustirl.worlds.matching import (
     Matched,
-    check_restorable,
     example_row,
     expert_data,
     matched,
     require_successors,
+    restorable,
     standards,
     starts_of,
 )
@@ -108,7 +109,10 @@ def groups(entry: Entry, task: str, paper: bool = False) -> dict[str, Any]:
 
 def defaults(entry: Entry, task: str, paper: bool = False) -> Mapping[str, Any]:
     """What an entry says of its settings here, `steps` among them."""
-    return entry.defaults.of(task, paper)
+    known = entry.defaults.of(task, paper)
+    if paper:
+        return known
+    return {**known, **of_robots(task, known), **entry.defaults.tasks.get(task, {})}
 
 
 def rough_seconds(experiment: Experiment) -> float:
@@ -185,7 +189,7 @@ def prepared(
     given = matched(experiment, options.strict, demos, task, options.action_margin)
     plan = _needed(ALGORITHMS[experiment.algorithm], Plan(**experiment.settings["plan"]), options, given)
     if plan.shown:
-        check_restorable(given.task, given.demos)
+        given = given._replace(demos=restorable(given.task, given.demos))
     if plan.tremble and options.backend == "envpool":
         raise InputError("actions of EnvPool cannot tremble: use backend='sync' or 'async', or set tremble to 0.")
     iterations(experiment.steps, plan)

@@ -111,6 +111,7 @@ def summary_of(
         "returns": [row["return_mean"] for row in last_rows],
         "expert_return": task.expert_return,
         "random_return": task.random_return,
+        **({} if task.still_return is None else {"still_return": task.still_return}),
         "env_steps": ledger.counts,
         "wall_seconds": round(seconds, 3),
         "updates_per_second": round(policy_updates / seconds, 3),
