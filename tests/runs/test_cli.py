@@ -180,6 +180,7 @@ BAD_DEMOS = {
         (["train", "piro", "--task", "gridworld", "--demos", "DEMOS/empty"], "must not be empty"),
         (["train", "piro", "--task", "gridworld", "--demos", "DEMOS/text"], "not an .npz archive"),
         (["train", "piro", "--task", "gridworld", "--demo-episodes", "0"], "at least 1"),
+        (["train", "piro", "--task", "gridworld", "--stepz", "3"], "--stepz, 3; perhaps you meant --steps; see"),
         (["resume", "no-such-run"], "holds no run"),
         (["report", "no-such-run"], "no-such-run holds neither a run nor a bench"),
         (["report", "no-such-run", "--format", "pdf"], "choose from html, md, csv, latex, png"),

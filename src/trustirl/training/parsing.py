@@ -62,7 +62,14 @@ def _one_line(box: str) -> str:
     rows = [line.strip("│ ") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
     sections = re.split(r"\n[─-]{3,}(?:\n|$)", "\n".join(rows).strip())
     unsaid = ("Value error", "For full helptext", "Argument helptext")
-    said = "; ".join(" ".join(text.split()) for text in sections if not text.startswith(unsaid))
+    said = "; ".join(_brief(text) for text in sections if not text.startswith(unsaid))
     for number, words in NO_NUMBER:
         said = re.sub(rf"Error parsing (--[\w-]+): {words}", rf"\1 must be {number}, got \2", said)
     return re.sub(r"Error parsing \w[\w-]*: ", "", said).rstrip(".")
+
+
+def _brief(section: str) -> str:
+    """In one line; of options that may have been meant their names alone."""
+    if section.startswith("Perhaps you meant"):
+        return f"perhaps you meant {' or '.join(dict.fromkeys(re.findall('^--[a-z-]+', section, re.MULTILINE)))}"
+    return " ".join(section.split())
