@@ -6,10 +6,10 @@ RUN := $(VENV)/bin
 INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint box2d bench tables docs clean help
+.PHONY: demo test test-all lint box2d bench tables docs release-check clean help
 
 help:
-	@echo "make demo | test | test-all | lint | docs | box2d | bench | tables | clean"
+	@echo "make demo | test | test-all | lint | docs | box2d | bench | tables | release-check | clean"
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trustirl needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
@@ -53,7 +53,7 @@ test: $(VENV)/installed
 	PYTHONDONTWRITEBYTECODE= XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" --durations=10
 
 # With what the quick set-up leaves out, so that no test is skipped for want of a package.
-test-all: $(VENV)/installed $(VENV)/docs $(VENV)/box2d $(VENV)/envpool $(VENV)/ray $(VENV)/interop
+test-all: $(VENV)/installed $(VENV)/docs $(VENV)/box2d $(VENV)/envpool $(VENV)/ray $(VENV)/interop $(VENV)/release
 	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=20
 
 lint: $(VENV)/installed
@@ -77,6 +77,15 @@ $(VENV)/docs: $(VENV)/installed
 docs: $(VENV)/docs
 	$(RUN)/python -m sphinx -W --keep-going -q -c docs -d build/doctrees . build/site
 	$(RUN)/python docs/check_site.py build/site
+
+$(VENV)/release: $(VENV)/installed
+	$(INSTALL) build twine cyclonedx-bom
+	touch $@
+
+# Wheels and source distribution in dist, tried where there is no source tree, and the list of what they bring in build/sbom.
+# PYTHONS are those to try them with; every supported one on the PATH, if none is given.
+release-check: $(VENV)/release
+	$(RUN)/python packages/check.py $(PYTHONS)
 
 tables: $(VENV)/installed
 	$(RUN)/python benchmarks/tables.py
