@@ -17,7 +17,7 @@ from trustirl.runs.policies import ControlPolicy, save_policies
 from trustirl.tasks.gym import ControlTask
 from trustirl.worlds.fixed_reward import ExpertOptions, Task, build, iterations
 from trustirl.worlds.job import Experiment, Job, Row, columns, told_steps
-from trustirl.worlds.simulator_run import memory_note, stage_facts, summary_of
+from trustirl.worlds.simulator_run import memory_note, staged, summary_of
 
 FIRST_SEED = 3 << SEED_BITS  # of demonstrations: episodes of training and evaluation have lower ones
 SELECTION = "the seed with the highest mean true return in the last evaluation, the same episodes for all"
@@ -74,22 +74,8 @@ def expert_job(experiment: Experiment, task: Task | None = None) -> Job:
         summary |= {"practice_seconds": parts.watch.seconds}
         write_json(path / "summary.json", summary | {"env_steps": parts.ledger.counts})
 
-    return Job(
-        loop=parts.loop,
-        iterations=last,
-        evaluate_every=options.evaluate_every,
-        checkpoint_every=options.checkpoint_every,
-        ledger=parts.ledger,
-        observe=observe,
-        observe_aside=parts.backend != "sync",
-        finish=finish,
-        facts=stage_facts(parts.task, parts.backend, parts.replay_bytes),
-        notes=(
-            *told_steps(experiment.steps, last + 1, schedule.whole, schedule.random_steps),
-            memory_note(parts.replay_bytes),
-        ),
-        close=parts.close,
-    )
+    notes = told_steps(experiment.steps, last + 1, schedule.whole, schedule.random_steps)
+    return staged(parts, options, last, observe, finish, {}, [*notes, memory_note(parts.replay_bytes)])
 
 
 def spread(returns: Float[np.ndarray, "*seeds episodes"]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from trustirl.worlds.fixed_reward import Expert, Given, Task, build, iterations
 from trustirl.worlds.job import Experiment, Groups, Job, Row, columns, told_steps
 from trustirl.worlds.matching import example_row
 from trustirl.worlds.memory import replay_bytes
-from trustirl.worlds.simulator_run import memory_note, stage_facts, summary_of
+from trustirl.worlds.simulator_run import memory_note, staged, summary_of
 from trustirl.worlds.stage import StageOptions
 
 REWARD = "reward.safetensors"
@@ -122,20 +122,6 @@ def learned_reward_job(experiment: Experiment, task: Task | None = None) -> Job:
         summary = summary_of(parts.task, parts.ledger, last_rows, seconds, made)
         write_json(path / "summary.json", summary | {"practice_seconds": parts.watch.seconds})
 
-    return Job(
-        loop=parts.loop,
-        iterations=last,
-        evaluate_every=options.evaluate_every,
-        checkpoint_every=options.checkpoint_every,
-        ledger=parts.ledger,
-        observe=observe,
-        observe_aside=parts.backend != "sync",
-        finish=finish,
-        facts={"reward_hash": file_hash(reward / REWARD)}
-        | stage_facts(parts.task, parts.backend, parts.replay_bytes),
-        notes=(
-            *told_steps(experiment.steps, last + 1, schedule.whole, schedule.random_steps),
-            memory_note(parts.replay_bytes),
-        ),
-        close=parts.close,
-    )
+    facts = {"reward_hash": file_hash(reward / REWARD)}
+    notes = told_steps(experiment.steps, last + 1, schedule.whole, schedule.random_steps)
+    return staged(parts, options, last, observe, finish, facts, [*notes, memory_note(parts.replay_bytes)])

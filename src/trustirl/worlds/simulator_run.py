@@ -1,7 +1,7 @@
 """Runs on Gymnasium tasks: what is evaluated on the way and written at the end."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from trustirl.rollouts.host import judged
 from trustirl.rollouts.ledger import Ledger
 from trustirl.runs.policies import save_policies
 from trustirl.tasks.gym import ControlTask
+from trustirl.worlds.fixed_reward import Expert
 from trustirl.worlds.job import Experiment, Job, Row, columns, origin_of, told_steps
 from trustirl.worlds.matching import Matched
-from trustirl.worlds.simulator import ControlOptions, build, iterations
+from trustirl.worlds.simulator import Control, ControlOptions, build, iterations
+from trustirl.worlds.stage import StageOptions
 
 MOST_SHOWN = 10_000  # demonstrated steps on which the reward that is kept is measured
 
@@ -58,19 +60,7 @@ def control_job(
         told = {"practice_seconds": parts.watch.seconds, "resets": parts.ledger.resets}
         write_json(path / "summary.json", summary | parts.given.expert_return() | told | learned)
 
-    return Job(
-        loop=parts.loop,
-        iterations=updates,
-        evaluate_every=options.evaluate_every,
-        checkpoint_every=options.checkpoint_every,
-        ledger=parts.ledger,
-        observe=observe,
-        observe_aside=parts.backend != "sync",
-        finish=finish,
-        facts=parts.given.facts() | stage_facts(parts.task, parts.backend, parts.replay_bytes),
-        notes=tuple(notes),
-        close=parts.close,
-    )
+    return staged(parts, options, updates, observe, finish, parts.given.facts(), notes)
 
 
 def shown(demos: Demos) -> Shown:
@@ -116,6 +106,31 @@ def summary_of(
         "wall_seconds": round(seconds, 3),
         "updates_per_second": round(policy_updates / seconds, 3),
     }
+
+
+def staged(
+    parts: Control | Expert,
+    options: StageOptions,
+    iterations: int,
+    observe: Callable[[TrainState, Metrics], Mapping[str, np.ndarray]],
+    finish: Callable[[TrainState, list[Row], float, Path], None],
+    facts: Mapping[str, Any],
+    notes: Sequence[str],
+) -> Job:
+    """The job of whatever steps environments: where these run in other processes, evaluations go on beside it."""
+    return Job(
+        loop=parts.loop,
+        iterations=iterations,
+        evaluate_every=options.evaluate_every,
+        checkpoint_every=options.checkpoint_every,
+        ledger=parts.ledger,
+        observe=observe,
+        observe_aside=parts.backend != "sync",
+        finish=finish,
+        facts=dict(facts) | stage_facts(parts.task, parts.backend, parts.replay_bytes),
+        notes=tuple(notes),
+        close=parts.close,
+    )
 
 
 def stage_facts(task: ControlTask, backend: str, replay_bytes: int) -> dict[str, Any]:
