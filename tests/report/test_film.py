@@ -15,7 +15,7 @@ from synthetic_run import write_bench, write_control_run
 from trustirl.core.worlds import FACTS
 from trustirl.demos.record import restore_state
 from trustirl.demos.schema import Demos
-from trustirl.report import write_comparison
+from trustirl.report import write_comparison, write_report
 from trustirl.runs.film import FRAMES, _episodes, add_film, follow, png, strip
 
 
@@ -104,3 +104,14 @@ def test_rows_that_share_an_expert_show_it_once(tmp_path: Path) -> None:
     assert re.findall(r"<h3>(Hopper-v4: .*?)</h3><img", html) == [
         f"Hopper-v4: {who}" for who in ("expert", "piro", "ml-irl")
     ]
+
+
+def test_a_runs_own_page_shows_expert_and_learner_together(tmp_path: Path) -> None:
+    run = write_control_run(tmp_path / "run", evaluations=3)
+    assert "How they move" not in write_report(run).read_text()
+    films = {whose: png(np.full((4, 8, 3), shade, np.uint8)) for whose, shade in (("expert", 50), ("learner", 200))}
+    for whose, film in films.items():
+        (run / f"film-{whose}.png").write_bytes(film)
+    html = write_report(run).read_text()
+    found = re.findall(r'<h3>(.*?)</h3><img [^>]*src="data:image/png;base64,([^"]*)"', html)
+    assert [(whose, b64decode(image)) for whose, image in found] == list(films.items())

@@ -19,6 +19,7 @@ from trustirl.evaluation.stats import bootstrap, iqm, iqm_band, performance_prof
 from trustirl.report import plots, tables
 from trustirl.report.drawing import clock_axis
 from trustirl.report.figures import CLOCKS, draw_recovered
+from trustirl.report.films import strips
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, write_drawn
 from trustirl.report.page import write_report
 from trustirl.report.plots import Plot, Series
@@ -48,7 +49,6 @@ section > .scroll { max-height: none; } section p.after { margin-top: 1rem; }
 .cell pre { margin-top: .4rem; padding: .5rem .6rem; text-align: left; }
 @media (max-width: 640px) { [data-table] td:first-child .note { max-width: 7rem; } }
 .links a { display: inline-block; margin: 1rem 1.25rem 0 0; color: var(--accent); }
-.film { width: 100%; height: auto; border-radius: 8px; }
 """
 
 
@@ -329,17 +329,13 @@ def _films(study: Study) -> str:
     for task in study.tasks:
         for row in study.of_task(task):
             films |= {(task, row.label if whose == "learner" else whose, film): None for whose, film in row.films}
-    strips = [
-        f'<h3>{escape(task)}: {escape(whose)}</h3><img class="film" alt="frames of one episode" '
-        f'src="data:image/png;base64,{base64.b64encode(film).decode()}">'
-        for task, whose, film in films
-    ]
+    drawn = strips((f"{task}: {whose}", film) for task, whose, film in films)
     text = (
         "Frames of one episode from its start to its end, evenly spaced: the first seed, and what was demonstrated."
     )
-    if not strips:
+    if not drawn:
         text = "No films: <code>trustirl report --films</code> draws them where a task can be rendered."
-    return f"<section><h2>How they move</h2><p>{text}</p>{''.join(strips)}</section>" if study.rows else ""
+    return f"<section><h2>How they move</h2><p>{text}</p>{drawn}</section>" if study.rows else ""
 
 
 def _downloads(study: Study) -> str:

@@ -90,6 +90,7 @@ pre { margin: 0; padding: 1rem; overflow-x: auto; background: var(--page); borde
   .narrow { display: block; }
 }
 @media print { body { background: none; } figure, section { break-inside: avoid; } }
+.film { width: 100%; height: auto; border-radius: 8px; }
 """
 
 

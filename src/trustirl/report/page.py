@@ -12,6 +12,7 @@ import numpy as np
 from trustirl.evaluation.stats import Stability, share_of_expert
 from trustirl.report import figures
 from trustirl.report.drawing import WIDE
+from trustirl.report.films import Films, films_of, strips
 from trustirl.report.html import Card, Section, details, document, figure, shown_json, table, write_drawn
 from trustirl.report.place_drawings import sections as sections_of_places
 from trustirl.report.runs import LARGEST, Known, RunFiles, Summary, read_run
@@ -38,8 +39,8 @@ UNPAID = (
 
 def write_report(run_dir: Path, out: Path | None = None) -> Path:
     """Write the report of the run in `run_dir` to `out`, by default `report.html` beside its files."""
-    run = read_run(run_dir)
-    return write_drawn(lambda: render(run), Path(run_dir) / "report.html" if out is None else Path(out))
+    run, films = read_run(run_dir), films_of([Path(run_dir)])
+    return write_drawn(lambda: render(run, films), Path(run_dir) / "report.html" if out is None else Path(out))
 
 
 def summary_html(run_dir: Path, told: str) -> str:
@@ -49,7 +50,7 @@ def summary_html(run_dir: Path, told: str) -> str:
     return f'<div style="max-width: 46rem"><p><b>{escape(told)}</b></p>{drawn}<p>page: <code>{page}</code></p></div>'
 
 
-def render(run: RunFiles) -> str:
+def render(run: RunFiles, films: Films = ()) -> str:
     """The whole page; the same run always gives the same text."""
     title = f"{run.algorithm.upper()} on {run.task}"
     if run.known:
@@ -63,7 +64,17 @@ def render(run: RunFiles) -> str:
     tables = steadiness + _last_evaluation(run) if evaluated else ""
     about = " · ".join((_lead(run), *_circumstances(run)))
     places = sections_of_places(run.story) if run.story else ""
-    return document("TrustIRL report", title, about, cards, (places, drawn, tables, _details(run)))
+    return document("TrustIRL report", title, about, cards, (places, _moving(films), drawn, tables, _details(run)))
+
+
+def _moving(films: Films) -> str:
+    """Expert and learner, where their films were drawn."""
+    if not films:
+        return ""
+    told = "Eight moments of one episode each, from its start to its end."
+    if len(films) > 1:
+        told += " They begin where each began, and so need not do the same thing at the same time."
+    return f"<section><h2>How they move</h2><p>{told}</p>{strips(films)}</section>"
 
 
 def _lead(run: RunFiles) -> str:

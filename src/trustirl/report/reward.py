@@ -1,6 +1,5 @@
 """A page on what a learned reward wants: what it pays to whom, which inputs move it, and where its seeds disagree."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from trustirl.report.drawing import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILION, WIDE, Layout, name_axes, svg
 from trustirl.report.figures import draw_recovered
+from trustirl.report.films import strips
 from trustirl.report.html import Card, Section, details, document, figure, table
 from trustirl.report.runs import Picture
 from trustirl.report.words import count, number
@@ -27,7 +27,6 @@ SHOWN_INPUTS, SHOWN_CURVES = 12, 6
 CLEAR = 0.15  # deviations of the reward: what moves it less is said to have no clear direction
 UNSEEN = "No episode that was looked at ended before its time, so this says little."
 UNIT = "reward (deviations from its mean)"
-STYLE = ".film { width: 100%; height: auto; border-radius: 8px; }"
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ def render(seen: Looked) -> str:
     )
     drawn = "".join(map(figure, sections))
     parts = (_wanted(wishes(seen)), _films(seen), drawn, _ends(seen), details("How to see it again", seen.details))
-    return document("TrustIRL reward", seen.title, seen.lead, _cards(seen), parts, STYLE)
+    return document("TrustIRL reward", seen.title, seen.lead, _cards(seen), parts)
 
 
 def render_map(seen: Mapped) -> str:
@@ -323,13 +322,8 @@ def _ends(seen: Looked) -> str:
 def _films(seen: Looked) -> str:
     if not seen.films:
         return f"<section><h2>What it looks like</h2><p>{escape(seen.no_film)}</p></section>"
-    strips = "".join(
-        f'<h3>{escape(name)}</h3><img class="film" alt="frames: {escape(name)}" '
-        f'src="data:image/png;base64,{base64.b64encode(film).decode()}">'
-        for name, film in seen.films.items()
-    )
     told = "Moments of all episodes that were looked at: those that are paid best, and those that are paid worst."
-    return f"<section><h2>What it looks like</h2><p>{told}</p>{strips}</section>"
+    return f"<section><h2>What it looks like</h2><p>{told}</p>{strips(seen.films.items())}</section>"
 
 
 def _disputed(seen: Looked) -> str:

@@ -14,10 +14,10 @@ import numpy as np
 from trustirl.core.errors import InputError
 from trustirl.core.files import read_form, read_json
 from trustirl.evaluation.stats import Stability, normalised, share_falling
+from trustirl.report.films import Films, films_of
 from trustirl.report.runs import LARGEST, Numbers, RunFiles, read_run
 
 NOT_SETTINGS = ("algorithm", "task", "world", "seeds", "first_seed", "demos")
-PNG, LARGEST_FILM = b"\x89PNG\r\n\x1a\n", 1_000_000
 IN_RUNS = re.compile(r"runs/(?!\.{1,2}\Z)[^/\\\0]+")
 MOST_DIFFERENCES = 4  # settings that a label can name before it stops being one
 
@@ -57,7 +57,7 @@ class Row:
     name: str
     command: str
     runs: tuple[RunFiles, ...]
-    films: tuple[tuple[str, bytes], ...] = ()  # whose, and a PNG
+    films: Films = ()
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -245,22 +245,7 @@ def _row(
             yield Failure(name, reason or str(error))
     if runs:
         command = command or str(runs[0].manifest.get("command", ""))
-        yield Row(label, runs[0].task, name, command, tuple(runs), _films(folders))
-
-
-def _films(folders: Sequence[Path]) -> tuple[tuple[str, bytes], ...]:
-    """The film strips of the first folder that has any; a file that is no small PNG is passed over."""
-    for folder in folders:
-        files = [(whose, folder / f"film-{whose}.png") for whose in ("expert", "learner")]
-        found = [(whose, file.read_bytes()) for whose, file in files if file.is_file() and _is_small(file)]
-        films = tuple((whose, content) for whose, content in found if content.startswith(PNG))
-        if films:
-            return films
-    return ()
-
-
-def _is_small(file: Path) -> bool:
-    return file.stat().st_size <= LARGEST_FILM
+        yield Row(label, runs[0].task, name, command, tuple(runs), films_of(folders))
 
 
 def _finished(folder: Path) -> RunFiles:

@@ -16,7 +16,8 @@ from trustirl.core.files import write_bytes
 from trustirl.demos.record import restore_state
 from trustirl.demos.schema import Demos, find_demos
 from trustirl.runs.run import load
-from trustirl.tasks.gym import make_control_task, task_of_file
+from trustirl.tasks.gym import goal_of, make_control_task, task_of_file
+from trustirl.tasks.robots import told_states
 
 FRAMES = 8
 WIDTH = 160  # pixels of a frame, about
@@ -57,13 +58,16 @@ def _episodes(run: Any, env: gym.Env) -> Iterator[tuple[str, Float[np.ndarray, "
     demos = find_demos(run.config["demos"], run.config["task"])
     if run.config.get("demo_episodes"):
         demos = demos.take(run.config["demo_episodes"], run.config["demo_choice"])
-    if demos.states is not None:
-        yield "expert", demos.states[: demos.episode_ends[0]]
+    first = demos.take(1)
+    states = first.states if first.states is not None else told_states(env, goal_of(env.observation_space), first)
+    if states is not None:
+        yield "expert", states
 
 
 def follow(env: gym.Env) -> None:
     """Look through the camera of a MuJoCo model that follows the robot; Gymnasium's own stands still."""
-    renderer: Any = getattr(env.unwrapped, "mujoco_renderer", None)
+    inner = getattr(env.unwrapped, "ant_env", env.unwrapped)  # mazes hide their simulator inside
+    renderer: Any = getattr(inner, "mujoco_renderer", None)
     modes = () if renderer is None else renderer.model.cam_mode
     following = next((number for number, mode in enumerate(modes) if mode in FOLLOWS), None)
     if following is not None:
