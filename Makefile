@@ -40,6 +40,10 @@ $(VENV)/interop: $(VENV)/installed
 	$(INSTALL) --editable '.[interop,onnx]'
 	touch $@
 
+$(VENV)/robotics: $(VENV)/installed
+	$(INSTALL) --editable '.[robotics]'
+	touch $@
+
 $(VENV)/bench: $(VENV)/installed
 	$(INSTALL) --editable '.[bench]'
 	touch $@
@@ -53,7 +57,7 @@ test: $(VENV)/installed
 	PYTHONDONTWRITEBYTECODE= XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" --durations=10
 
 # With what the quick set-up leaves out, so that no test is skipped for want of a package.
-test-all: $(VENV)/installed $(VENV)/docs $(VENV)/box2d $(VENV)/envpool $(VENV)/ray $(VENV)/interop $(VENV)/release
+test-all: $(VENV)/installed $(VENV)/docs $(VENV)/box2d $(VENV)/envpool $(VENV)/ray $(VENV)/interop $(VENV)/release $(VENV)/robotics
 	TRUSTIRL_EXAMPLES=5000 $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=20
 
 lint: $(VENV)/installed

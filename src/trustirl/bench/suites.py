@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from trustirl.algorithms import ALGORITHMS, MODULES
@@ -23,6 +24,7 @@ BUDGETS = {  # longest first, or it runs on alone in the end
     "Walker2d-v4": 400_000,
     "Hopper-v4": 300_000,
 }
+MAZES = ("Large", "Medium", "UMaze")
 MOST_BYTES = 2**17  # of a file: a thousand jobs, and of the worst kind two seconds and 100 MiB
 MOST_DOTS = 100  # in a line of it: time and memory to read a key grow with the square of its dots
 DEEPEST = 20  # lists and tables in one another
@@ -250,6 +252,42 @@ def _termination() -> Iterable[Question]:
             yield Question("piro", task, demo_episodes=1, steps=steps, overrides={"termination": mode}, label=mode)
 
 
+def _robots() -> Iterable[Question]:
+    """Mazes and the hand's pen, from few demonstrations and many, beside what a clone and no reward reach."""
+    nothing = {"trust": "monotone", "mu": 1e5, "mu_min": 1e5, "mu_max": 1e5}  # every step is refused
+    at_random = {"clone_start": 0, "clone_pull": 0.0}
+    tasks: dict[str, tuple[int, tuple[int, ...]]] = {f"AntMaze_{maze}Dense-v4": (15, (5, 1)) for maze in MAZES}
+    tasks["AdroitHandPen-v1"] = (40, (10,))
+    for task, (most, fewer) in tasks.items():
+        for algorithm in ("piro", "ml-irl", "gail", "sqil", "csil", "bc"):
+            yield _robot(algorithm, task, most)
+        yield _robot("piro", task, most, "a reward of zero", nothing)
+        yield _robot("piro", task, most, "begun at random", at_random)
+        if task.startswith("AntMaze"):
+            yield _robot("piro", task, most, "all actions", {"action_margin": None})
+        for episodes in fewer:
+            for algorithm in ("piro", "ml-irl", "bc"):
+                yield _robot(algorithm, task, episodes, f"{episodes} shown")
+    for maze in MAZES:  # the paper's own: it sees neither where it is nor where it shall go
+        for algorithm in ("piro", "ml-irl", "bc"):
+            yield _robot(algorithm, f"AntMaze_{maze}Dense-v4", 1, "blind", task_args={"blind": True})
+
+
+def _robot(
+    algorithm: str,
+    task: str,
+    episodes: int,
+    label: str = "",
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    task_args: Mapping[str, Any] = MappingProxyType({}),
+) -> Question:
+    """Of three seeds; demonstrations are files in the folder `demos`, called like their task."""
+    file = f"demos/{task}.npz"
+    return Question(
+        algorithm, task, file, episodes, seeds=3, overrides=dict(settings), label=label, task_args=dict(task_args)
+    )
+
+
 SUITES = {
     "smoke": _smoke,
     "paper-mujoco": _paper_mujoco,
@@ -257,5 +295,6 @@ SUITES = {
     "ablation": _ablation,
     "cartpole-c": _cartpole_c,
     "termination": _termination,
+    "robots": _robots,
 }
 assert set(TYPES) == {entry.name for entry in fields(Question)}
