@@ -46,6 +46,7 @@ def figures_of(html: str) -> list[str]:
     return re.findall(r'data-figure="(\w+)"', html)
 
 
+@pytest.mark.usefixtures("words_only")
 def test_an_experts_return_that_cannot_be_compared_is_left_out_with_a_sentence(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run")
     change(folder, "summary.json", expert_return=None)
@@ -93,6 +94,7 @@ def expected_stability(rows: list[dict[str, Any]], expert: float) -> list[list[s
 # --- a finished run --------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_finished_run_shows_every_part(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run")
     html = html_of(folder)
@@ -159,6 +161,7 @@ def test_returns_without_a_known_expert(tmp_path: Path) -> None:
     assert "expert's return not recorded" in unescape(html_of(folder))
 
 
+@pytest.mark.usefixtures("words_only")
 def test_an_algorithm_without_trust_region_or_solver_columns(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run", trust_region=False)
     write_rows(
@@ -172,6 +175,7 @@ def test_an_algorithm_without_trust_region_or_solver_columns(tmp_path: Path) -> 
     assert "<th>ℓ</th>" not in html
 
 
+@pytest.mark.usefixtures("words_only")
 def test_an_algorithm_that_learns_no_reward(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run")
     assert "drift" in html_of(folder)
@@ -185,6 +189,7 @@ def test_an_algorithm_that_learns_no_reward(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("words_only")
 def test_drift_alone_is_told_without_a_penalty(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run")
     assert "μ weighs the penalty" in html_of(folder)
@@ -194,6 +199,7 @@ def test_drift_alone_is_told_without_a_penalty(tmp_path: Path) -> None:
     assert "The drift is how far one update moves the reward. Look for drift that settles" in html
 
 
+@pytest.mark.usefixtures("words_only")
 @pytest.mark.parametrize("offline", [False, True])
 def test_every_metric_has_a_panel_under_its_own_name(offline: bool, tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run", offline=offline)
@@ -240,6 +246,7 @@ def test_an_interrupted_run_shows_what_there_is(tmp_path: Path) -> None:
     assert "nan" not in re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL).lower()
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_run_without_an_evaluation_says_so(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run", finished=False)
     write_rows(folder, [])
@@ -249,6 +256,7 @@ def test_a_run_without_an_evaluation_says_so(tmp_path: Path) -> None:
     assert figures_of(html) == []
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_seed_that_has_not_begun(tmp_path: Path) -> None:
     folder = write_control_run(tmp_path / "run", seeds=2, finished=False)
     write_rows(folder, [row for row in rows_of(folder) if row["seed"] == 0])
