@@ -160,7 +160,8 @@ def experiment(folder: Path) -> Experiment:
 
 def openers(originals: dict[str, Path]) -> list[tuple[str, str, tuple[Callable[[Path], Any], ...]]]:
     """Folder, file, and what opens it."""
-    restored = lambda folder: RunFolder(folder).restore(small_state())  # noqa: E731
+    state = small_state()
+    restored = lambda folder: RunFolder(folder).restore(state)  # noqa: E731
     wanted = []
     for kind in ("discrete", "continuous", "table", "linear", "mlp", "steps", "values", "log-ratio"):
         exact = kind in ("table", "linear", "mlp", "steps")
