@@ -30,7 +30,8 @@ from matplotlib.figure import Figure
 
 from trustirl.core.compiling import forget_old_programs
 
-PLUGIN = Path(__file__).parent / "plugin"  # an installed package with an algorithm, which all tests see
+TESTS = Path(__file__).parent
+PLUGIN = TESTS / "plugin"  # an installed package with an algorithm, which all tests see
 sys.path.append(str(PLUGIN))
 
 jax.config.update("jax_enable_x64", True)
@@ -58,8 +59,9 @@ CHROMIUM_FLAGS = (
     "--hide-scrollbars",
 )
 
-COMPILE_MUCH = {"algorithms", "bench", "control", "rewards", "rl", "runs", "theory", "worlds"}  # and compute little
-COMPUTE_MUCH = {"test_monotone"}
+COMPUTE_MUCH = {"test_monotone"}  # the others compile much and compute little
+# Each is work of one process; begun at the end it would keep the others waiting.
+LONGEST = ("theory/test_monotone", "control/test_runs", "runs/test_folder", "runs/test_fuzz", "worlds/test_unpaid")
 WHOLE_RUNS = {"bench", "control", "runs", "worlds"}  # of what the other folders test part by part
 
 
@@ -109,12 +111,13 @@ def _check_types_of_parts(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def compiled_quickly(file: Path) -> bool:
     """Whether tests of this file have their programs compiled in less time than makes them fastest."""
-    return file.parent.name in COMPILE_MUCH and file.stem not in COMPUTE_MUCH
+    return file.stem not in COMPUTE_MUCH
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What compiles alike stands together, so that its programs serve again; the longest files come first."""
-    items.sort(key=lambda item: not compiled_quickly(item.path))
+    """The longest files come first."""
+    first = [TESTS / f"{name}.py" for name in LONGEST]
+    items.sort(key=lambda item: item.path not in first)
 
 
 @pytest.fixture(autouse=True, scope="module")
