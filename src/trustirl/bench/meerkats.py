@@ -193,7 +193,7 @@ def _fitted(
 def question(learn: Steps, kernel: Kernel) -> Question:
     """A world, and the exact visits of what was counted in it."""
     mdp = table_mdp(kernel, DISCOUNT, 1.0)
-    policy = counted_policy(learn, kernel, discount=DISCOUNT)
+    policy = counted_policy(learn, kernel)
     return Question(mdp, np.asarray(jax.jit(occupancy)(mdp, jnp.log(jnp.maximum(policy, 1e-300)))))
 
 

@@ -395,15 +395,15 @@ def counted(steps: Steps, prior: float = PRIOR, seen: Steps | None = None) -> Ke
     return Kernel(which, successors, probabilities, allowed, initial / initial.sum())
 
 
-def counted_policy(
-    steps: Steps, kernel: Kernel, prior: float = ACTION_PRIOR, discount: float = 1.0
-) -> Float[np.ndarray, "states actions"]:
-    """What was done in each state, step t weighing discount^t, with pseudo-counts of what is usual.
+def counted_policy(steps: Steps, kernel: Kernel, prior: float = ACTION_PRIOR) -> Float[np.ndarray, "states actions"]:
+    """What was done in each state, with pseudo-counts of what is usual.
+
+    All steps count alike, since windows begin anywhere. Were step t to weigh discount^t, as in the visits of a
+    measure, the late ones of every window would be wasted.
 
     Usual is what was done at the same place (of the column that moves) and, where states hold it, after the same
     action; that too has pseudo-counts, of what was done after the same action, and that of what was done at all.
     """
-    time = np.arange(len(steps.obs)) - np.repeat(steps.starts, np.diff(steps.ends, prepend=0))
     actions, states = len(steps.actions), np.arange(steps.states)
     before = np.zeros_like(states) if steps.before is None else states % actions
     state = states if steps.before is None else states // actions
@@ -411,7 +411,7 @@ def counted_policy(
     usual = np.ones((steps.states, actions)) / actions
     for alike in (np.zeros_like(states), before, place * actions + before, states):
         times = np.zeros((int(alike.max()) + 1, actions))
-        np.add.at(times, (alike[steps.obs], steps.action), discount**time)
+        np.add.at(times, (alike[steps.obs], steps.action), 1.0)
         given = np.where(kernel.allowed, times[alike] + prior * usual, 0.0)
         usual = _share(given, _share(1.0 * kernel.allowed, usual))
     return usual

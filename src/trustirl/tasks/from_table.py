@@ -99,7 +99,7 @@ def table_task(
     As a measure, these are the exact visits of what was counted: windows end where tracks go on, and are too few for
     any policy to visit states just as often, so that rewards could grow without bound for what no policy can do.
     """
-    policy = counted_policy(steps, kernel, action_prior, discount)
+    policy = counted_policy(steps, kernel, action_prior)
     return ExactTask(
         "table",
         table_mdp(kernel, discount, temperature),

@@ -155,6 +155,6 @@ def bootstrapped(task: ExactTask, entry: Entry, settings: dict[str, Any], update
         some = steps.part(windows)
         kernel = counted(some, known.prior, seen=steps)._replace(allowed=known.kernel.allowed)
         mdp = table_mdp(kernel, float(task.mdp.discount), float(task.mdp.temperature))
-        policy = counted_policy(some, kernel, known.action_prior, float(task.mdp.discount))
+        policy = counted_policy(some, kernel, known.action_prior)
         questions.append(Question(mdp, np.asarray(occupancy(mdp, jnp.log(jnp.maximum(policy, 1e-300))))))
     return list(fit_many(entry, settings, questions, task.features, updates).reward)
