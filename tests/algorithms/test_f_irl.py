@@ -116,7 +116,22 @@ def test_short_episodes_count_as_whole_ones() -> None:
     rows = Transition(jnp.arange(9), jnp.zeros(9, int), jnp.ones(9))
     t1, t2 = (np.array([7 * np.average(values, weights=row) for row in share]) for values in (-term, paid))
     loss = surrogate(TableReward(jnp.asarray(paid)), jnp.asarray(term), rows, jnp.asarray(share), 7)
-    np.testing.assert_allclose(loss, (np.mean(t1 * t2) - t1.mean() * t2.mean()) / 7, rtol=1e-4)
+    covariance = np.mean(t1 * t2) - t1.mean() * t2.mean()
+    np.testing.assert_allclose(loss, (covariance + 0.5 * t2.mean() ** 2) / 7, rtol=1e-4)
+
+
+def test_what_the_covariance_leaves_open_is_held_at_a_mean_of_zero() -> None:
+    """Adding to all rewards changes no covariance; of what may be added, the loss wants what makes their mean 0."""
+    states, counts = trajectories()
+    rows, share = fed(states, counts)
+    values, table = jnp.asarray([-0.8, 0.4])[rows.obs], jnp.asarray([1.0, 2.5])
+
+    def loss(added: jax.Array) -> jax.Array:
+        return surrogate(TableReward(table + added), values, rows, share, HORIZON)
+
+    centre = -jnp.mean(table[rows.obs])
+    assert abs(float(jax.grad(loss)(centre))) < 1e-4
+    assert float(jax.grad(loss)(centre + 1.0)) == pytest.approx(HORIZON, rel=1e-3)
 
 
 @pytest.mark.slow
