@@ -120,8 +120,8 @@ def test_packaged_demos_are_what_their_card_says(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["Pendulum-v1", "Hopper-v4", "Humanoid-v4"])
 def test_packaged_demos_can_be_taken_up_at_any_step(task: str) -> None:
-    recorded = json.loads((sources.FOLDER / f"{task}.json").read_text())["versions"]["mujoco"]
-    if task != "Pendulum-v1" and installed("mujoco") != recorded:
+    recorded = json.loads((sources.FOLDER / f"{task}.json").read_text())["versions"].get("mujoco")
+    if recorded and installed("mujoco") != recorded:
         pytest.skip(f"MuJoCo {recorded} recorded them; another one moves robots otherwise")
     demos, env = Demos.packaged(task), gym.make(task)
     env.reset(seed=0)
