@@ -139,9 +139,7 @@ def acted_as_shown(task: ControlTask, actions: np.ndarray, margin: float) -> Con
     """The task, acted in as far as was demonstrated and by a share of the action space further."""
     low, high = task.action_low, task.action_high
     if low is None or high is None:
-        raise InputError(
-            f"action_margin is for continuous actions, and {task.name} has discrete ones: leave it away."
-        )
+        raise InputError(f"action_margin is for continuous actions, and {task.name} has discrete ones: leave it out.")
     inside, room = np.clip(actions, low, high), margin * (high - low)
     least, most = np.maximum(low, inside.min(axis=0) - room), np.minimum(high, inside.max(axis=0) + room)
     return replace(task, range_low=least.astype(low.dtype), range_high=most.astype(high.dtype))
@@ -334,7 +332,7 @@ def _checked(demos: Demos, task: ControlTask, strict: bool) -> tuple[np.ndarray,
     if clipped and strict:
         raise DemoError(
             f"{clipped:,} of {demos.actions.size:,} entries of the demonstrated actions "
-            f"{'lies' if clipped == 1 else 'lie'} outside the action space of {task.name}; leave --strict away to "
+            f"{'lies' if clipped == 1 else 'lie'} outside the action space of {task.name}; leave --strict out to "
             "clip them."
         )
     return obs, action.astype(np.int32) if task.discrete else action, clipped

@@ -84,7 +84,7 @@ def _exact(algorithm: str, task: Task, _arguments: Mapping[str, Any], preset: Pr
 def _no_paper(where: str) -> InputError:
     have = ", ".join(entry.name for entry in ALGORITHMS.usable() if entry.defaults.paper is not None)
     return InputError(
-        f"the preset 'paper' has settings of papers for {have} on simulators and none for {where}; leave it away."
+        f"the preset 'paper' has settings of papers for {have} on simulators and none for {where}; leave it out."
     )
 
 
@@ -154,8 +154,7 @@ def world_of(algorithm: str, task: Task, offline_only: bool = False) -> World:
     if offline_only and "offline" not in entry.worlds:
         able = ", ".join(ALGORITHMS.trained_in("offline"))
         raise InputError(
-            f"{algorithm} cannot learn without stepping an environment: leave --offline away, or choose one of "
-            f"{able}."
+            f"{algorithm} cannot learn without stepping an environment: leave --offline out, or choose one of {able}."
         )
     if offline_only and known:
         raise InputError(f"no steps of {task} are recorded, which --offline learns from: give it a Gymnasium task.")
