@@ -16,7 +16,7 @@ import trustirl as ti
 from tests.control.small import SETTINGS
 from trustirl.core.observations import Goal, flatten, goal_in
 from trustirl.core.types import Transition
-from trustirl.nets.mlp import OBS_LIMIT, scales, standardiser
+from trustirl.nets.mlp import CONSTANT, LEAST_SCALE, OBS_LIMIT, scales, standardiser
 from trustirl.nets.rewards import network_reward_factory
 from trustirl.rewards.reward import LearnedReward
 from trustirl.tasks.gym import make_control_task
@@ -100,6 +100,15 @@ def test_standardised_the_difference_is_still_the_difference(seed: int, size: fl
     assert len(set(scale[[0, 1, 2, 3, 5, 6]].tolist())) == 1
     other = rows[:1] + np.array([0, 0, size, -size, 0, size, -size])
     assert np.abs(standardiser(mean, scale)(other.astype(np.float32))).max() < OBS_LIMIT
+
+
+@pytest.mark.parametrize("task", ["Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Humanoid-v4", "Walker2d-v4"])
+def test_nothing_that_runs_or_hops_has_such_columns(task: str) -> None:
+    """What is constant is constant to the bit there, so that their inputs are what they were."""
+    for demos in (ti.Demos.packaged(task).take(1), ti.Demos.packaged(task)):
+        mean, deviation = (moment.ravel() for moment in demos.statistics())
+        plain = np.where(deviation > CONSTANT, np.maximum(deviation.astype(np.float32), LEAST_SCALE), np.float32(1))
+        np.testing.assert_array_equal(standards(demos), [mean.astype(np.float32), plain])
 
 
 def test_a_column_that_hardly_varies_is_not_blown_up() -> None:
