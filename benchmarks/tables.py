@@ -493,27 +493,31 @@ def _table(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
 def animals(rows: list[Row]) -> str:
     """Who predicts what animals do: controls first, with and without what was done before in the state."""
     head = ["in the state", "method", "reward", "in-sample: visits, %", "moves, %", "NLL"]
-    head += ["official: visits, %", "NLL", "5 folds: visits, %", "moves, %", "NLL", "calibration, %"]
+    head += ["official: visits, %", "NLL", "5 folds: visits, %", "moves, %", "NLL"]
     head += ["25 folds: visits, %", "moves, %", "NLL"]
-    wanted = {"in-sample": ("visits", "flows", "nll"), "official": ("visits", "nll")}
-    wanted |= {"folds": ("visits", "flows", "nll", "calibration"), "25 folds": ("visits", "flows", "nll")}
+    every = ("visits", "flows", "nll")
+    wanted = [("in-sample", 1, every), ("official", 1, ("visits", "nll")), ("folds", 5, every), ("folds", 25, every)]
     lines = []
     for key, parts in _by_method(rows).items():
-        cells = [_average(parts.get(split, {}), name) for split, names in wanted.items() for name in names]
+        cells = [_average(parts.get(split, {}), name, of) for split, of, names in wanted for name in names]
         if set(cells) != {NONE}:
             lines.append(("place, neighbours" + ", last action" * key[0], key[1], key[2], *cells))
     return _table(head, lines)
 
 
 def carried(rows: list[Row]) -> str:
-    """What is learned at one camera, at the other: policies as they are, rewards solved for in the world there."""
+    """What is learned, elsewhere: policies as they are, rewards solved for in the world there."""
+    head = ["method", "reward", "what is carried", "other camera: visits, %", "moves, %", "NLL"]
+    head += ["places closed: visits, %", "moves, %", "NLL"]
     lines = []
     for (previous, name, reward), parts in _by_method(rows).items():
-        for split in ("other camera", "other camera, solved there"):
-            if split in parts and not previous:
-                cells = (_average(parts[split], measure) for measure in ("visits", "flows", "nll"))
-                lines.append((name, reward, "the reward" if "solved" in split else "the policy", *cells))
-    return _table(("method", "reward", "what is carried", "visits, %", "moves, %", "NLL"), lines)
+        for what, suffixes in (("the policy", ("", "")), ("the reward", (", solved there", ", solved again"))):
+            splits = [split + end for split, end in zip(("other camera", "places closed"), suffixes, strict=True)]
+            if not previous and any(split in parts for split in splits):
+                found = (parts.get(split, {}) for split in splits)
+                cells = [_average(row, measure) for row in found for measure in ("visits", "flows", "nll")]
+                lines.append((name, reward, what, *cells))
+    return _table(head, lines)
 
 
 def _by_method(rows: list[Row]) -> dict[tuple[bool, str, str], dict[str, Row]]:
@@ -524,9 +528,12 @@ def _by_method(rows: list[Row]) -> dict[tuple[bool, str, str], dict[str, Row]]:
     return found
 
 
-def _average(row: Row, measure: str) -> str:
+def _average(row: Row, measure: str, of: int = 0) -> str:
+    """The mean of the first so many parts, or of all."""
     values = row.get(measure, [None])
-    return NONE if None in values else f"{mean(values):.{2 if measure == 'nll' else 1}f}"
+    if len(values) < of or None in values:
+        return NONE
+    return f"{mean(values[: of or None]):.{2 if measure == 'nll' else 1}f}"
 
 
 KINDS: dict[str, Callable[[list[Row]], str]] = {

@@ -10,7 +10,7 @@ import pytest
 import trustirl as ti
 from tests.worlds.tables import HOW, birds
 from trustirl.algorithms import ALGORITHMS
-from trustirl.bench.meerkats import question
+from trustirl.bench.meerkats import closed, question, solved
 from trustirl.rl.exact import log_likelihood, occupancy
 from trustirl.rollouts.exact import sample_episodes
 from trustirl.tasks.counting import Steps, counted, counted_policy
@@ -99,6 +99,22 @@ def test_controls_are_policies_that_do_what_they_say(steps: Steps) -> None:
     assert np.trace(flows) == pytest.approx(1)
     by_place = controls(steps)["counted by place"](some, kernel)
     assert np.allclose(by_place[0::2], by_place[1::2])  # the wind changes nothing
+
+
+def test_closed_places_are_not_moved_to_and_others_as_before(steps: Steps) -> None:
+    place, kernel = places(steps), counted(steps)
+    away = [w for w in range(len(steps.ends)) if not (place[steps.part(np.array([w])).after] == 0).any()]
+    some = steps.part(np.array([w for w in away if place[steps.part(np.array([w])).obs].all()]))
+    shut = closed(kernel, some)
+    assert not shut.allowed[:, steps.behaviours].any()
+    np.testing.assert_array_equal(
+        np.delete(shut.allowed, steps.behaviours, 1), np.delete(kernel.allowed, steps.behaviours, 1)
+    )
+    policy = solved(
+        shut, np.where(np.arange(len(steps.actions)) == steps.behaviours, 9.0, 0.0) * np.ones((steps.states, 1))
+    )
+    visits, _ = predicted_flows(policy, shut, some)
+    assert visits[0] == 0
 
 
 @pytest.mark.slow  # two compiled loops

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trustirl.bench.meerkats import run_meerkats
-from trustirl.core.checks import counts
 from trustirl.core.errors import InputError
 from trustirl.training.parsing import parse
 
@@ -17,19 +16,14 @@ class MeerkatsOptions:
     """The archive of annotations, meerkats.npz."""
     out: Path = Path("runs/bench-meerkats/results.json")
     """Rows are written here, one for each method, reward and split."""
-    repeats: int = 5
-    """Repeats of the five-fold cross-validation."""
     only: tuple[str, ...] = ()
-    """Parts of names, METHOD/REWARD/SPLIT, such as table/official; the other methods are left alone."""
+    """Parts of names, METHOD/REWARD, such as piro or mce/table; the other methods are left alone."""
 
 
 def meerkats_command(arguments: list[str]) -> None:
     """Run what is not there yet."""
     options = parse(MeerkatsOptions, arguments, "trustirl bench meerkats")
-    counts(1, repeats=options.repeats)
     if options.out.suffix != ".json":
         raise InputError(f"the rows are written to a .json file, and {options.out} is none.")
-    rows = run_meerkats(
-        options.table, options.out, options.repeats, options.only, lambda text: print(text, flush=True)
-    )
+    rows = run_meerkats(options.table, options.out, options.only, lambda text: print(text, flush=True))
     print(f"rows: {options.out} ({len(rows)})")
