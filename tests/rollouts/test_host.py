@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -122,17 +123,30 @@ def test_shapes_and_types() -> None:
     assert roll(make_control_task("Pendulum-v1"), 5).action.dtype == np.float32
 
 
+BEHAVIOURS = {"random": None, "policy": falling(2)}
+
+
+@cache
+def bundled(processes: int | None) -> dict[str, Rollout]:
+    """What ten environments do, all in this process or in as many others; each behaviour from the start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "_processes", lambda count: processes)
+        backend: Backend = "async" if processes else "sync"
+        with HostEnvs(make_control_task("CartPole-v1"), 2, 5, Ledger(), backend) as envs:
+            rollouts = {}
+            for name, policies in BEHAVIOURS.items():
+                envs.reset(grid_of_seeds(2, 5))
+                rollouts[name] = envs.rollout(policies, 60)
+            return rollouts
+
+
 @pytest.mark.parametrize("processes", [1, 3, 4])
-@pytest.mark.parametrize("policies", [None, falling(2)], ids=["random", "policy"])
-def test_it_does_not_matter_how_environments_are_bundled(
-    processes: int, policies: Policies | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_it_does_not_matter_how_environments_are_bundled(processes: int, behaviour: str) -> None:
     """Ten environments: all together, or 3 + 3 + 4, or 2 + 3 + 2 + 3."""
-    task = make_control_task("CartPole-v1")
-    here = roll(task, 60, "sync", 5, policies)
+    here = bundled(None)[behaviour]
     assert here.terminated.any()
-    monkeypatch.setattr(host, "_processes", lambda count: processes)
-    assert_same(here, roll(task, 60, "async", 5, policies))
+    assert_same(here, bundled(processes)[behaviour])
 
 
 def wide(task: ControlTask, seeds: int) -> Policies:

@@ -75,7 +75,7 @@ def test_sources_that_are_not_installed_can_be_run(tmp_path: Path, monkeypatch: 
         return version(package)
 
     monkeypatch.setattr("trustirl.core.machine.version", only_others)
-    run = ti.train("ml-irl", task="gridworld", task_args={"size": 3}, steps=1, out=tmp_path / "run")
+    run = ti.train("ml-irl", task="chain", steps=2, seeds=2, out=tmp_path / "run")
     versions = json.loads((run.path / "manifest.json").read_text())["versions"]
     assert versions["trustirl"] == "not installed"
     assert versions["jax"] == version("jax")

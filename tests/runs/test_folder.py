@@ -49,11 +49,17 @@ SMALL_BC = {
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with two checkpoints that was killed just before its summary."""
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with two checkpoints."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trustirl.worlds.exact_run.CHECKPOINT_EVERY", 3)
-        path = small(tmp_path_factory.mktemp("run") / "whole").path
+        return small(tmp_path_factory.mktemp("run") / "whole").path
+
+
+@pytest.fixture(scope="module")
+def stopped(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as if it had been killed just before its summary."""
+    path = Path(shutil.copytree(finished, tmp_path_factory.mktemp("run") / "stopped"))
     (path / "summary.json").unlink()
     return path
 
@@ -276,10 +282,12 @@ def killed_at(moment: str, out: Path, **changes: object) -> None:
 
 @pytest.mark.parametrize("over", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("moment", ["RunFolder.begin", "write_json", "write_bytes"])
-def test_a_run_killed_before_it_began_can_be_started_again(moment: str, over: bool, tmp_path: Path) -> None:
+def test_a_run_killed_before_it_began_can_be_started_again(
+    moment: str, over: bool, finished: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     if over:
-        small(out)
+        shutil.copytree(finished, out)
     killed_at(f"trustirl.runs.folder.{moment}", out, overwrite=over)
     with pytest.raises(ti.InputError, match=r"was stopped before it began; start it again|holds no run"):
         ti.resume(out)
