@@ -18,7 +18,7 @@ from typing import IO, Any
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache = tempfile.mkdtemp(prefix="trustirl-tests-")
     atexit.register(shutil.rmtree, _cache, ignore_errors=True)
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import jax
@@ -28,7 +28,9 @@ from hypothesis import HealthCheck, settings
 from jax._src.interpreters import mlir
 from matplotlib.figure import Figure
 
-from trustirl.core.compiling import forget_old_programs
+from trustirl.core import compiling
+from trustirl.report import html
+from trustirl.report.drawing import LAYOUTS
 
 TESTS = Path(__file__).parent
 PLUGIN = TESTS / "plugin"  # an installed package with an algorithm, which all tests see
@@ -72,6 +74,7 @@ SAVE = Figure.savefig
 def _undrawn() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", _write_labels)
+        patch.setattr(html, "LAYOUTS", LAYOUTS[:1])
         yield
 
 
@@ -84,6 +87,7 @@ def _write_labels(figure: Figure, file: IO[str], **_options: Any) -> None:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that look at the drawings of runs, which have none otherwise."""
     monkeypatch.setattr(Figure, "savefig", SAVE)
+    monkeypatch.setattr(html, "LAYOUTS", LAYOUTS)
 
 
 @pytest.fixture
@@ -95,7 +99,7 @@ def words_only() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _write_pages_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs leave pages without drawings; processes that tests start do draw, and the tests of pages."""
+    """Runs leave pages painted for one width and not drawn; processes that tests start draw, as do tests of pages."""
     with nullcontext() if request.path.parent.name == "report" else _undrawn():
         yield
 
@@ -145,9 +149,11 @@ def _lower_quickly() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget_programs() -> Iterator[None]:
-    """Tests compile much that no run does."""
-    yield
-    forget_old_programs()
+    """Tests compile much that no run does. More is kept than a user's process keeps: files compute alike."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "MANY_MAPPINGS", 20_000)
+        yield
+        compiling.forget_old_programs()
 
 
 @pytest.fixture(scope="module")
