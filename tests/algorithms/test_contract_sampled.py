@@ -11,6 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from tests.algorithms.contract import SEEDS, check_loop
+from tests.compiled import compiled
 from tests.control.small import SETTINGS
 from trustirl.algorithms import ALGORITHMS, Entry
 from trustirl.core.trees import tree_from_arrays
@@ -111,9 +112,9 @@ def learned(parts: Control, state: TrainState) -> np.ndarray:
     """The reward of every seed on all that it remembers."""
     of = parts.algorithm.kept or parts.algorithm.paid
     assert of is not None
-    rewards = eqx.filter_vmap(of)(state.irl)
+    rewards = compiled(eqx.filter_vmap(of), state.irl)
     rows: Transition = state.replay.rows
-    return np.asarray(eqx.filter_vmap(lambda reward, batch: reward(batch))(rewards, rows))
+    return np.asarray(compiled(eqx.filter_vmap(lambda reward, batch: reward(batch)), rewards, rows))
 
 
 CASES = [

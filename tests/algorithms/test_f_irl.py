@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compiled import compiled
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from trustirl.algorithms import ALGORITHMS
 from trustirl.algorithms.f_irl import DIVERGENCES, FIrlConfig, f_irl, surrogate
@@ -62,7 +63,7 @@ def gradient_of(term: np.ndarray, states: np.ndarray, counts: np.ndarray) -> np.
     rows, share = fed(states, counts)
     values = jnp.asarray(term)[rows.obs]
     loss: Callable[..., Any] = lambda table: surrogate(TableReward(table), values, rows, share, HORIZON)  # noqa: E731
-    return np.asarray(jax.grad(loss)(jnp.zeros(2)))
+    return np.asarray(compiled(jax.grad(loss), jnp.zeros(2)))
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
@@ -115,7 +116,7 @@ def test_short_episodes_count_as_whole_ones() -> None:
     share, term, paid = rng.uniform(size=(4, 9)), rng.normal(size=9), rng.normal(size=9)
     rows = Transition(jnp.arange(9), jnp.zeros(9, int), jnp.ones(9))
     t1, t2 = (np.array([7 * np.average(values, weights=row) for row in share]) for values in (-term, paid))
-    loss = surrogate(TableReward(jnp.asarray(paid)), jnp.asarray(term), rows, jnp.asarray(share), 7)
+    loss = compiled(surrogate, TableReward(jnp.asarray(paid)), jnp.asarray(term), rows, jnp.asarray(share), 7)
     covariance = np.mean(t1 * t2) - t1.mean() * t2.mean()
     np.testing.assert_allclose(loss, (covariance + 0.5 * t2.mean() ** 2) / 7, rtol=1e-4)
 
@@ -130,8 +131,9 @@ def test_what_the_covariance_leaves_open_is_held_at_a_mean_of_zero() -> None:
         return surrogate(TableReward(table + added), values, rows, share, HORIZON)
 
     centre = -jnp.mean(table[rows.obs])
-    assert abs(float(jax.grad(loss)(centre))) < 1e-4
-    assert float(jax.grad(loss)(centre + 1.0)) == pytest.approx(HORIZON, rel=1e-3)
+    slope = jax.jit(jax.grad(loss))
+    assert abs(float(slope(centre))) < 1e-4
+    assert float(slope(centre + 1.0)) == pytest.approx(HORIZON, rel=1e-3)
 
 
 @pytest.mark.slow

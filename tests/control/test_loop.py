@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compiled import compiled
 from tests.control.small import cartpole_demo, experiment, pendulum_demo
 from tests.rl.batches import differs
 from trustirl.algorithms import ALGORITHMS
@@ -60,9 +61,9 @@ def test_the_control_loop_repeats_itself_and_counts_every_step() -> None:
     assert last["gap"][0] != last["gap"][1]  # seeds differ
     demos = cartpole_demo()
     pairs = jnp.asarray(demos.observations, jnp.float32), jnp.asarray(demos.actions, jnp.int32)
-    given = eqx.filter_vmap(
-        lambda agent: parts.algorithm.solver.log_prob(parts.algorithm.solver.actor(agent), *pairs)
-    )(state.irl.policy)
+    solver = parts.algorithm.solver
+    rated = eqx.filter_vmap(lambda agent: solver.log_prob(solver.actor(agent), *pairs))
+    given = compiled(rated, state.irl.policy)
     np.testing.assert_allclose(last["log_likelihood"], given.mean(axis=1), rtol=1e-4)
     returns = parts.evaluate(state.irl.policy)["true_return"]
     parts.close()
@@ -101,7 +102,7 @@ def test_a_reward_is_nothing_before_its_first_update() -> None:
     (start, first), (state, _) = iterate(parts.loop, seed_keys(2), 1)
     parts.close()
     far = Transition(jnp.full((2, 3, 4), 1e3), jnp.ones((2, 3), jnp.int32), jnp.ones((2, 3)))
-    valued = eqx.filter_vmap(lambda reward, pairs: reward(pairs))
+    valued = eqx.filter_jit(eqx.filter_vmap(lambda reward, pairs: reward(pairs)))
     np.testing.assert_array_equal(valued(start.irl.reward, far), 0.0)
     np.testing.assert_array_equal(first["gap"], 0.0)
     assert (valued(state.irl.reward, far) != 0).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from tests.compiled import compiled
 from tests.theory.worlds import World, random_world, worlds
 from trustirl.core.mdp import MDP, make_mdp
 from trustirl.rl import exact
@@ -24,6 +25,7 @@ def dense_transitions(mdp: MDP) -> np.ndarray:
 solve = jax.jit(exact.solve)
 occupancy = jax.jit(exact.occupancy)
 evaluate = jax.jit(exact.evaluate)
+soft_backup = jax.jit(exact.soft_backup)
 
 
 @given(worlds)
@@ -49,7 +51,7 @@ def test_values_and_occupancies_solve_their_linear_systems(world: World) -> None
 def test_soft_value_iteration_reaches_the_fixed_point(world: World) -> None:
     mdp, reward, _, _ = world
     policy = solve(mdp, reward)
-    again, log_prob = exact.soft_backup(mdp, reward, policy.value)
+    again, log_prob = soft_backup(mdp, reward, policy.value)
     scale = 1e-10 * (1 + np.abs(policy.value).max())
     np.testing.assert_allclose(again, policy.value, atol=scale)
     np.testing.assert_allclose(log_prob, policy.log_prob, atol=scale / float(mdp.temperature))
@@ -96,13 +98,12 @@ def test_exact_occupancy_equals_monte_carlo() -> None:
     mdp, reward, _, _ = random_world(3, (6, 3, 3), 0.8, 1.0)
     policy = solve(mdp, reward)
     states, actions = map(np.asarray, sample_episodes(mdp, policy.log_prob, horizon, episodes, jax.random.key(0)))
-    weight = 0.8 ** np.arange(horizon)
-    pair = states * mdp.actions + actions
+    weight = np.broadcast_to(0.8 ** np.arange(horizon), states.shape)
     rho = np.asarray(occupancy(mdp, policy.log_prob)).ravel()
-    for index in range(rho.size):
-        visits = (pair == index) @ weight
-        error = visits.std(ddof=1) / np.sqrt(episodes)
-        assert abs(visits.mean() - rho[index]) <= 4 * error + 0.8**horizon / 0.2
+    pair = np.arange(episodes)[:, None] * rho.size + states * mdp.actions + actions
+    visits = np.bincount(pair.ravel(), weight.ravel(), episodes * rho.size).reshape(episodes, rho.size)
+    error = visits.std(axis=0, ddof=1) / np.sqrt(episodes)
+    assert (abs(visits.mean(axis=0) - rho) <= 4 * error + 0.8**horizon / 0.2).all()
 
 
 def test_sampled_pairs_are_aligned_and_follow_the_dynamics() -> None:
@@ -123,14 +124,14 @@ def test_warm_start_gives_the_same_answer() -> None:
 
 def test_policy_iteration_rounds_approach_the_solution_monotonically() -> None:
     mdp, reward, _, _ = random_world(7, (6, 3, 3), 0.9, 1.0)
-    best = float(exact.optimal_value(reward, mdp))
+    best = float(compiled(exact.optimal_value, reward, mdp))
     values = []
     for rounds in (1, 2, 3, 6):
         solver = exact.exact_solver(mdp, rounds)
-        policy, metrics = solver.improve(
-            solver.init(jax.random.key(0)), None, lambda batch: reward[batch.obs, batch.action], jax.random.key(0)
-        )
-        values.append(float(exact.objective(mdp, policy.log_prob, reward)))
+        pay = lambda batch: reward[batch.obs, batch.action]  # noqa: E731
+        start = compiled(solver.init, jax.random.key(0))
+        policy, metrics = compiled(solver.improve, start, None, pay, jax.random.key(0))
+        values.append(float(compiled(exact.objective, mdp, policy.log_prob, reward)))
         assert best - values[-1] <= float(metrics["suboptimality"]) + 1e-9
     assert values == sorted(values)
     assert values[-1] == pytest.approx(best, abs=1e-6)

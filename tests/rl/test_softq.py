@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from tests.compiled import compiled
 from tests.rl.batches import (
     DISCOUNT,
     END_REWARD,
@@ -69,7 +70,7 @@ def learn(
     """The action values of a solver trained on all transitions at once."""
     run = quick_jit(lambda agent: solver.improve(agent, lambda _: data, pay, jax.random.key(0))[0])
     agent = run(fresh_agent(solver))
-    return lambda obs: agent.critic(obs)
+    return lambda obs: compiled(agent.critic, obs)
 
 
 def world(name: str) -> tuple[MDP, np.ndarray]:
@@ -126,12 +127,12 @@ def test_held_it_agrees_with_the_exact_held_step() -> None:
     agent = step(solver.hold(agent, jnp.asarray(weight)), jnp.asarray(other, jnp.float32))
 
     known = exact.exact_solver(mdp)
-    policy = known.hold(exact.solve(mdp, jnp.asarray(table)), jnp.asarray(weight))
-    policy, _ = known.improve(policy, None, TableReward(jnp.asarray(other)), jax.random.key(0))
+    policy = known.hold(compiled(exact.solve, mdp, jnp.asarray(table)), jnp.asarray(weight))
+    policy, _ = compiled(known.improve, policy, None, TableReward(jnp.asarray(other)), jax.random.key(0))
     expected = np.asarray(policy.value[:, None] + mdp.temperature * policy.log_prob)
-    q = np.asarray(agent.critic(jnp.eye(mdp.states, dtype=jnp.float32)))[0]
+    q = np.asarray(compiled(agent.critic, jnp.eye(mdp.states, dtype=jnp.float32)))[0]
     np.testing.assert_allclose(q, expected, atol=4e-3)
-    alone = exact.solve(mdp, jnp.asarray(other))  # without the hold
+    alone = compiled(exact.solve, mdp, jnp.asarray(other))  # without the hold
     assert np.abs(policy.log_prob - alone.log_prob).max() > 0.3
 
 
