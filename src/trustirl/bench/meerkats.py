@@ -91,8 +91,8 @@ METHODS: tuple[Method, ...] = (
     Method("trro", updates=120, settings={"minorizer": "curvature"}, deals=1),
     Method("gail", settings=SLOW),
     Method("airl", settings=SLOW),
-    Method("piro", "linear", carried=True),
-    Method("piro", inputs="state"),
+    Method("piro", "linear", updates=200, deals=1, carried=True),
+    Method("piro", inputs="state", updates=200, deals=1),
     Method("piro", "mlp", updates=120, settings={"reward_step": 0.01, "inner_steps": 3}, deals=1),
     Method("piro", updates=60, settings={"reward_step": 1.0, "decay": 0.7, "target": 2.0}, deals=1, previous=True),
 )
