@@ -98,6 +98,7 @@ def test_a_stranger_is_told_in_words_what_the_reward_wants() -> None:
     assert any("says little" in sentence for sentence in wishes(shown(ends_seen=False)))
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_page_needs_nothing_but_itself_and_escapes_names() -> None:
     html = render(shown(films={"Paid best": b"png"}))
     assert "&lt;tilt&gt;" in html
