@@ -74,8 +74,8 @@ def shown(**changes: object) -> Looked:
         "importance": [("height", np.array([0.9, 1.1])), ("<tilt>", np.zeros(2))],
         "effects": [
             Effect("height", values, np.stack([values, values]), -0.5, 0.5),
-            Effect("<tilt>", values, -(np.stack([values, values]) ** 2), -1, 1),
-            Effect("speed", values, np.zeros((2, 9)), -1, 1),
+            Effect("<tilt>", values, -(np.stack([values, values]) ** 2), -1.0, 1.0),
+            Effect("speed", values, np.zeros((2, 9)), -1.0, 1.0),
         ],
         "surface": None,
         "end": np.array([-40.0, -60.0]),
