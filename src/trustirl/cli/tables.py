@@ -17,7 +17,7 @@ class MeerkatsOptions:
     out: Path = Path("runs/bench-meerkats/results.json")
     """Rows are written here, one for each method, reward and split."""
     only: tuple[str, ...] = ()
-    """Parts of names, METHOD/REWARD, such as piro or mce/table; the other methods are left alone."""
+    """Parts of names, METHOD/REWARD, such as /linear for one kind of rewards; the other methods are left alone."""
 
 
 def meerkats_command(arguments: list[str]) -> None:
