@@ -1,8 +1,10 @@
 """What is released: versions that agree, workflows that can be read, and wheels that work without the source tree."""
 
+import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,3 +71,17 @@ def test_wheels_and_source_work_where_there_is_no_source_tree() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "installed and tried" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_two_commands_of_the_readme_give_the_page_of_the_demo(tmp_path: Path) -> None:
+    """Within three minutes on a machine at rest; where other work goes on beside it, six are allowed."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no clone: run it where git knows the files")
+    begin, clone = time.monotonic(), tmp_path / "trustirl"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")}
+    told = subprocess.run(["make", "demo"], cwd=clone, env=clean, check=True, capture_output=True, text=True).stdout
+    assert "page: runs/demo/report.html" in told
+    assert (clone / "runs" / "demo" / "report.html").stat().st_size > 10_000
+    assert time.monotonic() - begin < 360
