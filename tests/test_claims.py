@@ -263,6 +263,28 @@ def test_what_is_said_of_counting_and_of_rewards_that_are_carried_is_so() -> Non
 OFF = {"clone_start": 0, "clone_pull": 0.0, "clone_fade": 60_000, "action_margin": None}
 
 
+def test_what_is_told_of_other_methods_on_robots_holds() -> None:
+    def reached(method: str, task: str) -> Row:
+        return mujoco(task, method, variant="500,000 steps" if task == "HalfCheetah-v4" else None)
+
+    robots = ("Hopper-v4", "Walker2d-v4", "HalfCheetah-v4")
+    assert all(
+        min(reached(m, task)["returns"]) > 0.99 * reached(m, task)["expert_return"]
+        for m in ("dac", "gail")
+        for task in robots
+    )
+    pairs = [[reached(method, task) for method in ("dac", "piro")] for task in robots]
+    soonest = [
+        [mean([TABLES["_arrival"](row, seed) for seed in range(len(row["returns"]))]) for row in pair]
+        for pair in pairs
+    ]
+    assert all(dac < piro for dac, piro in soonest)
+    swinging = [reached(method, "Walker2d-v4") for method in ("mm", "filter", "hype")]
+    assert [sum(value < 0 for value in row["returns"]) for row in swinging] == [2, 2, 1]
+    assert all(max(row["returns"]) > 4500 for row in swinging)
+    assert [round(TABLES["share"](reached("airl", task)), 2) for task in robots[:2]] == [0.97, 0.74]
+
+
 def test_scores_on_small_tasks_are_of_todays_defaults() -> None:
     """But for how often a run was saved, and what follows an end where there is none."""
     for row in (row for row in rows_of("control") if row["demo_episodes"] == 1 and "variant" not in row):
